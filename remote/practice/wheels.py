@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from remote import cache
 from remote.errors import RefusedError, UsageError
 
 # Named in full, so that the same wheel comes whatever Python and platform the engineer's machine has.
@@ -73,22 +73,18 @@ class WheelDamaged(RefusedError):
 
 
 def cache_dir() -> Path:
-    """FIXOPS_CACHE, else XDG_CACHE_HOME/fixops/wheels, else ~/.cache/fixops/wheels."""
-    own = os.environ.get("FIXOPS_CACHE")
-    if own:
-        return Path(own).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "fixops" / "wheels"
+    """Where the wheels are kept: `wheels` in the toolkit's cache (FIXOPS_CACHE, XDG_CACHE_HOME/fixops)."""
+    return cache.directory() / "wheels"
 
 
-def fetch(version: str, cache: Path | None = None, *, run: Run | None = None) -> Path:
+def fetch(version: str, folder: Path | None = None, *, run: Run | None = None) -> Path:
     """The path of SGLang's wheel of `version`, from the cache or else downloaded with pip.
 
     Checked against its RECORD each time; a damaged one in the cache is fetched anew.
     Raises UnknownVersion, WheelUnavailable (offline, no pip, cache not writable) or WheelDamaged.
     """
     wanted = _parse(version)
-    folder = cache or cache_dir()
+    folder = folder or cache_dir()
     cached = _find(folder, wanted)
     if cached is not None and damage(cached) is None:
         return cached
