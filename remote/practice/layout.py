@@ -111,13 +111,13 @@ class Layout:
         """One folder per fault that is in force: what heals it."""
         return self.root / "faults"
 
-    @property
-    def path(self) -> str:
-        """PATH of the node's SSH sessions: its own nvidia-smi before anything of the machine."""
-        return f"{self.bin}:{os.defpath}:/usr/local/sbin:/usr/sbin:/sbin"
-
 
 def here(override: str | None = None) -> Layout:
     """The practice node's layout: FIXOPS_PRACTICE_DIR, else `.practice` in the project's root."""
     given = override or os.environ.get("FIXOPS_PRACTICE_DIR")
     return Layout((Path(given).expanduser() if given else PROJECT / ".practice").resolve())
+
+
+def inventory_file() -> Path:
+    """The inventory that `inv practice.up` wrote, whether or not it is there."""
+    return here().inventory

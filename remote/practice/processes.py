@@ -2,8 +2,8 @@
 
 A process belongs to a practice node by evidence only: the pid and start time in the node's own records, the
 node's directory as marker in its environment, or code of the node's own interpreter environment mapped into
-it (a process title written over the environment cannot hide that). A shell or an editor that merely
-stands in the directory does not belong to it.
+it (a process title written over the environment cannot hide that), or an SSH server with the node's
+configuration. A shell or an editor that merely stands in the directory does not belong to it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def of(layout: Layout) -> list[Known]:
     marker = f"{MARKER}={layout.root}".encode()
     environment = os.fsencode(layout.environment)
     for pid in _pids():
-        if _marked(pid, marker) or _maps_code_of(pid, environment):
+        if _marked(pid, marker) or _maps_code_of(pid, environment) or _serves_ssh(pid, layout):
             entry = known(pid)
             if entry is not None:
                 found.add(entry)
@@ -92,7 +92,7 @@ def listener(port: int) -> int | None:
         with contextlib.suppress(OSError):
             for descriptor in Path(f"/proc/{pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
-                    if inodes and os.readlink(descriptor) in inodes:
+                    if inodes and str(descriptor.readlink()) in inodes:
                         return pid
     return None
 
@@ -141,6 +141,15 @@ def _marked(pid: int, marker: bytes) -> bool:
         return marker in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False
+
+
+def _serves_ssh(pid: int, layout: Layout) -> bool:
+    """An SSH server with this node's configuration (its environment is that of whoever started it)."""
+    text = title(pid)
+    if f"{layout.ssh}{os.sep}" not in text:
+        return False
+    first = text.split()[0]
+    return first == "sshd:" or Path(first).name == "sshd" or "remote.practice.asyncssh_server" in text
 
 
 def _maps_code_of(pid: int, directory: bytes) -> bool:

@@ -1,0 +1,178 @@
+"""Make the practice node, in the state that the incident's node was in."""
+
+from __future__ import annotations
+
+import platform
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from remote.errors import RefusedError
+from remote.practice import build, processes, record, server, spawn, ssh_server, wheels
+from remote.practice.down import down
+from remote.practice.layout import MARKER, Layout
+from remote.practice.nvidia_smi import read_holders
+from remote.practice.record import Record
+
+DEFAULT_VERSION = "0.5.9"
+DEFAULT_GPUS = 8
+READY_TIMEOUT_S = 60.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Up:
+    """`outcome` says what `up` had to do; `server_pid` is None while no server listens."""
+
+    outcome: Literal["made", "already", "repaired"]
+    repaired: tuple[str, ...]
+    record: Record
+    layout: Layout
+    server_pid: int | None
+    orphans: tuple[int, ...]
+    took_s: float
+
+
+def up(
+    layout: Layout,
+    *,
+    version: str | None = None,
+    ssh: ssh_server.Kind | None = None,
+    gpus: int | None = None,
+    say: Say = lambda _: None,
+) -> Up:
+    """Make the node, or say what is there already; a node whose SSH server died gets a new one.
+
+    None stands for 0.5.9, OpenSSH if it is installed, and 8 GPUs, or for what the existing node has. Raises
+    RefusedError (other wishes than the existing node's, damaged node, not Linux), LockedError (being
+    made by another command), the errors of wheels.fetch, ssh_server.start and UnhealthyError.
+    """
+    begin = time.monotonic()
+    if platform.system() != "Linux":
+        raise RefusedError("the practice node needs Linux: it lives from /proc", hint="use a Linux machine")
+    there = record.read(layout)
+    if there is None:
+        made = _make(layout, version or DEFAULT_VERSION, ssh, DEFAULT_GPUS if gpus is None else gpus, say)
+        return _describe("made", (), made, layout, begin)
+    _same_wishes(there, version, ssh, gpus)
+    repaired, kept = _repair(layout, there, say)
+    return _describe("repaired" if repaired else "already", tuple(repaired), kept, layout, begin)
+
+
+def _make(layout: Layout, version: str, ssh: ssh_server.Kind | None, gpus: int, say: Say) -> Record:
+    if not 1 <= gpus <= 16:
+        raise RefusedError(f"a practice node has 1 to 16 GPUs, not {gpus}", hint="inv practice.up --gpus 8")
+    whl = wheels.fetch(version)
+    record.claim(layout)
+    connection: Future[ssh_server.SshServer] | None = None
+    try:
+        say(f"unpacking {whl.name}")
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            connection = beside.submit(_start_ssh, layout, ssh)
+            build.build(layout, whl, gpus=gpus)
+            say("starting the incident's servers")
+            port = _free_port()
+            found = _start_servers(layout, port, gpus)
+            made = Record(version, gpus, port, connection.result(), found)
+        record.write(layout, made)
+    except BaseException:
+        # Half a node is of no use to anybody: its processes would be left without a record.
+        if connection is not None and connection.exception() is None:
+            ssh_server.stop(connection.result())
+        layout.node_json.write_text("{}", encoding="utf-8")
+        down(layout)
+        raise
+    return made
+
+
+def _start_ssh(layout: Layout, kind: ssh_server.Kind | None) -> ssh_server.SshServer:
+    return ssh_server.start(layout.ssh, kind=kind, path_prefix=[layout.bin], env={MARKER: str(layout.root)})
+
+
+def _start_servers(layout: Layout, port: int, gpus: int) -> dict[str, processes.Known]:
+    """The old server on the port, ready, and an earlier one's ranks, re-parented to init."""
+    server.write_settings(layout, layout.simulator_settings, {})
+    orphans_settings = layout.simulator_settings.with_name("simulator-orphans.json")
+    first_settings = layout.simulator_settings.with_name("simulator-first.json")
+    small = {"context_mib": 0, "weights_mib": server.ORPHAN_MIB, "draft_mib": 0, "kv_mib": 0, "graph_mib": 0}
+    server.write_settings(layout, orphans_settings, {"speed": server.FIRST_SPEED, **small})
+    server.write_settings(layout, first_settings, {"speed": server.FIRST_SPEED})
+    specs = [
+        server.orphans_spec(layout, port=_free_port(), gpus=gpus, settings=orphans_settings),
+        server.server_spec(layout, port=port, gpus=gpus, settings=first_settings),
+    ]
+    earlier, old = spawn.detached(specs)
+    old_server = server.started(specs[1], old, 0)
+    server.wait_ready(old_server, timeout_s=READY_TIMEOUT_S)
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while processes.known(earlier) is not None:
+        if time.monotonic() > deadline:
+            raise server.failure("the earlier server did not die", layout.orphans_log, 0)
+        time.sleep(0.01)
+    left = [holder.pid for holder in read_holders(layout.gpus) if processes.parent(holder.pid) != old]
+    if len(left) != min(gpus, server.ORPHANS):
+        raise server.failure("the earlier server left no orphans", layout.orphans_log, 0)
+    found = {"old server": old_server.process}
+    found.update({f"orphan {pid}": entry for pid in left if (entry := processes.known(pid))})
+    return found
+
+
+def _same_wishes(there: Record, version: str | None, ssh: ssh_server.Kind | None, gpus: int | None) -> None:
+    for what, wished, has in (
+        ("SGLang", version, there.version),
+        ("SSH server", ssh, there.ssh.kind),
+        ("number of GPUs", gpus, there.gpus),
+    ):
+        if wished is not None and wished != has:
+            raise RefusedError(
+                f"there is a practice node already, its {what} is {has}, not {wished}",
+                hint="inv practice.down, then inv practice.up again",
+            )
+
+
+def _repair(layout: Layout, there: Record, say: Say) -> tuple[list[str], Record]:
+    missing = [path for path in (layout.python, layout.launcher, layout.gpus_json) if not path.exists()]
+    if missing:
+        raise RefusedError(
+            f"the practice node is damaged: {missing[0]} is missing",
+            hint="inv practice.down, then inv practice.up",
+        )
+    if record.ssh_alive(there):
+        return [], there
+    # Without its SSH server the node went down as a whole, as with a reboot of the machine: bring back what
+    # a reboot of a real node brings back. A server that was stopped on a node that is up stays stopped.
+    went_down = not processes.of(layout) and processes.listener(there.server_port) is None
+    say("starting the SSH server again")
+    repaired = ["SSH server"]
+    kept = replace(there, ssh=_start_ssh(layout, there.ssh.kind))
+    record.write(layout, kept)
+    if went_down:
+        say("starting the server again")
+        spec = server.server_spec(layout, port=there.server_port, gpus=there.gpus)
+        offset = layout.log.stat().st_size if layout.log.exists() else 0
+        server.wait_ready(server.started(spec, spawn.detached([spec])[0], offset), timeout_s=READY_TIMEOUT_S)
+        repaired.append("server")
+    return repaired, kept
+
+
+def _describe(
+    outcome: Literal["made", "already", "repaired"],
+    repaired: tuple[str, ...],
+    made: Record,
+    layout: Layout,
+    begin: float,
+) -> Up:
+    pid = processes.listener(made.server_port)
+    holders = [holder.pid for holder in read_holders(layout.gpus)]
+    orphans = tuple(sorted({holder for holder in holders if processes.parent(holder) != pid}))
+    return Up(outcome, repaired, made, layout, pid, orphans, time.monotonic() - begin)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
