@@ -1,0 +1,250 @@
+"""The toolkit's directory on the node: lock, journal, originals, one folder per deploy and per boot.
+
+    lock                       who changes the node at this moment (lock.py)
+    journal.jsonl              one JSON object per line: what was begun and how it ended
+    blobs/<sha256>             originals of replaced files
+    deploys/<id>/manifest.json what a deploy replaced, and by what (backup.py)
+    boots/<id>/boot.json       a server that was started: arguments, pid and start time, log (server.py)
+
+Made by changing operations only; everything else reads what is there.
+"""
+
+# No pathlib on the node: importing it costs milliseconds of its CPU.
+# ruff: noqa: PTH102, PTH103, PTH110, PTH111, PTH112, PTH116, PTH118, PTH119, PTH120, PTH123, PTH208
+
+from __future__ import annotations
+
+import json
+import os
+
+from . import lock
+from .about import default_state_dir
+from .base import OpError, changes
+from .fsio import absolute, identifier, op_error, read_bytes, replace, sha256, sync_directory, write_new
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .base import Context
+
+_TAIL_BLOCK = 65536
+_ALL = 1 << 30
+
+
+class State:
+    """One helper's view of its state directory, and the lock while this helper holds it."""
+
+    def __init__(self, directory: str | None = None) -> None:
+        """`directory` absolute or with ~; None for the default of about.py."""
+        self.dir = absolute(os.path.expanduser(directory or default_state_dir()))
+        self._nonce: str | None = None
+
+    def path(self, *parts: str) -> str:
+        return os.path.join(self.dir, *parts)
+
+    def make(self, *parts: str) -> str:
+        """The directory `parts`, made if it is not there (mode 0700). OpError names what is in the way."""
+        target = self.path(*parts)
+        try:
+            os.makedirs(os.path.dirname(self.dir), exist_ok=True)
+            for depth in range(len(parts) + 1):
+                try:
+                    os.mkdir(self.path(*parts[:depth]), 0o700)
+                except FileExistsError:
+                    continue
+                sync_directory(os.path.dirname(self.path(*parts[:depth]).rstrip("/")))
+        except OSError as error:
+            raise op_error(error, error.filename or target) from None
+        return target
+
+    # The lock
+
+    def take_lock(self, who: dict[str, Any]) -> dict[str, Any] | None:
+        """Take the lock (again); the dead holder it was taken over from, if any. OpError "locked"."""
+        if self.holds_lock():
+            return None
+        self.make()
+        nonce = os.urandom(16).hex()
+        took_over = lock.take(self.dir, {**who, **lock.identity(), "nonce": nonce})
+        self._nonce = nonce
+        return took_over
+
+    def holds_lock(self) -> bool:
+        """Does this helper hold the lock, as the lock file says now (it may have been broken)?"""
+        return self._nonce is not None and (lock.read_holder(self.dir) or {}).get("nonce") == self._nonce
+
+    def release_lock(self) -> bool:
+        nonce, self._nonce = self._nonce, None
+        return nonce is not None and lock.release(self.dir, nonce)
+
+    def close(self) -> None:
+        """The helper ends: release the lock if this process holds it."""
+        self.release_lock()
+
+    # Records
+
+    def read_record(self, *parts: str) -> dict[str, Any] | None:
+        """One JSON record; None when there is none, {"unreadable": why} when it is damaged."""
+        path = self.path(*parts)
+        try:
+            record = json.loads(read_bytes(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            return {"unreadable": op_error(error, path).message}
+        except ValueError as error:
+            return {"unreadable": f"{path}: {error}"}
+        return record if isinstance(record, dict) else {"unreadable": f"{path}: not a JSON object"}
+
+    def write_record(self, record: dict[str, Any], *parts: str) -> None:
+        """Replace one JSON record, durably and at once. OpError."""
+        self.make(*parts[:-1])
+        try:
+            replace(self.path(*parts), json.dumps(record, indent=1).encode())
+        except OSError as error:
+            raise op_error(error, self.path(*parts)) from None
+
+    def latest(self, kind: str, limit: int) -> list[dict[str, Any]]:
+        """The last `limit` records of "deploys" (manifest.json) or "boots" (boot.json), oldest `begun` first."""
+        name = {"deploys": "manifest.json", "boots": "boot.json"}[kind]
+        try:
+            folders = os.listdir(self.path(kind))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise op_error(error, self.path(kind)) from None
+        found = []
+        for folder in folders:
+            record = self.read_record(kind, folder, name)
+            if record is not None:
+                found.append(
+                    {"begun": os.stat(self.path(kind, folder, name)).st_mtime, "id": folder, **record}
+                )
+        found.sort(key=lambda record: record["begun"])
+        return found[max(0, len(found) - limit) :]
+
+    def interrupted(self) -> list[str]:
+        """The deploys that began to replace files and did not come to an end, oldest first."""
+        return [record["id"] for record in self.latest("deploys", _ALL) if record.get("pending")]
+
+    # Originals
+
+    def keep(self, data: bytes) -> str:
+        """Store a content under its hash, durably, and return its path. OpError."""
+        target = os.path.join(self.make("blobs"), sha256(data))
+        try:
+            if os.path.exists(target) and sha256(read_bytes(target)) == os.path.basename(target):
+                return target
+            replace(target, data)
+        except OSError as error:
+            raise op_error(error, target) from None
+        return target
+
+    def kept(self, digest: str) -> bytes:
+        """A stored content, checked against its hash. OpError "missing" when it is gone or damaged."""
+        path = self.path("blobs", identifier(digest, "content hash"))
+        try:
+            data = read_bytes(path)
+        except OSError as error:
+            raise op_error(error, path) from None
+        if sha256(data) != digest:
+            raise OpError("missing", f"{path} is damaged: its content has another hash", path=path)
+        return data
+
+    # The journal
+
+    def journal(self, entry: dict[str, Any]) -> None:
+        """Append one entry, durably: one write, so that entries of two processes never mix. OpError."""
+        self.make()
+        path = self.path("journal.jsonl")
+        line = json.dumps(entry).encode() + b"\n"
+        try:
+            if not os.path.exists(path):
+                write_new(path, b"")
+            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                size = os.fstat(handle).st_size
+                if size and os.pread(handle, 1, size - 1) != b"\n":
+                    line = b"\n" + line  # the last writer died within its line
+                if os.write(handle, line) != len(line):
+                    raise OSError(28, "the entry could be written in part only")
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise op_error(error, path) from None
+
+    def journal_tail(self, limit: int) -> list[dict[str, Any]]:
+        """The last `limit` entries, oldest first. A damaged line is {"unreadable": its beginning}."""
+        path = self.path("journal.jsonl")
+        text = b""
+        try:
+            with open(path, "rb") as file:
+                position = file.seek(0, os.SEEK_END)
+                while position and text.count(b"\n") <= limit:
+                    step = min(_TAIL_BLOCK, position)
+                    position -= step
+                    file.seek(position)
+                    text = file.read(step) + text
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise op_error(error, path) from None
+        lines = [line for line in text.split(b"\n") if line.strip()]
+        return [_entry(line) for line in lines[max(0, len(lines) - limit) :]]
+
+
+def _entry(line: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        entry = None
+    return entry if isinstance(entry, dict) else {"unreadable": line[:200].decode("utf-8", "replace")}
+
+
+def state(_params: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """{} -> {dir, exists, lock, lock_alive, deploys, boots, interrupted, journal_tail}."""
+    store: State = ctx.state
+    holder = lock.read_holder(store.dir)
+    return {
+        "dir": store.dir,
+        "exists": os.path.isdir(store.dir),
+        "lock": holder and lock.public(holder),
+        "lock_alive": None if holder is None else lock.holder_alive(holder),
+        "deploys": store.latest("deploys", 20),
+        "boots": store.latest("boots", 20),
+        "interrupted": store.interrupted(),
+        "journal_tail": store.journal_tail(50),
+    }
+
+
+def journal_read(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """{limit} -> {entries}: the journal's last entries, oldest first."""
+    return {"entries": ctx.state.journal_tail(int(params.get("limit") or 50))}
+
+
+@changes
+def journal_append(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """{entries} -> {appended}."""
+    for entry in params["entries"]:
+        ctx.state.journal(entry)
+    return {"appended": len(params["entries"])}
+
+
+def history(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """{limit} -> {journal, deploys, boots}: the last `limit` of each, oldest first."""
+    limit = int(params.get("limit") or 50)
+    return {
+        "journal": ctx.state.journal_tail(limit),
+        "deploys": ctx.state.latest("deploys", limit),
+        "boots": ctx.state.latest("boots", limit),
+    }
+
+
+OPS = {
+    "facts.state": state,
+    "journal_read": journal_read,
+    "journal_append": journal_append,
+    "history": history,
+}
