@@ -28,6 +28,7 @@ DEEPSEEK = "sglang/srt/models/deepseek_v2.py"
 KIMI = "sglang/srt/models/kimi_k25.py"
 GRAPH_RUNNER = "sglang/srt/model_executor/cuda_graph_runner.py"
 MODEL_RUNNER = "sglang/srt/model_executor/model_runner.py"
+FIXED = (DEEPSEEK, KIMI, GRAPH_RUNNER, MODEL_RUNNER)  # what fixes touch
 
 # kimi_k25.py exists from 0.5.9 on, but has the hook only from 0.5.10 on: before that no server with an
 # EAGLE-3 draft starts on the wrapper, so that no node can be in the incident's state with it.
@@ -83,7 +84,7 @@ def finish_install(site_packages: Path, whl: Path) -> None:
     installer.write_bytes(b"pip\n")
     digest = base64.urlsafe_b64encode(hashlib.sha256(b"pip\n").digest()).decode().rstrip("=")
     rows = [f"{dist_info.name}/INSTALLER,sha256={digest},4"]
-    for name in (DEEPSEEK, KIMI, GRAPH_RUNNER, MODEL_RUNNER):
+    for name in FIXED:
         source = site_packages / name
         if source.exists():
             rows.append(f"{compile_module(source).relative_to(site_packages)},,")
@@ -110,6 +111,7 @@ def compile_module(
 def make_gpus(layout: Layout, count: int) -> None:
     """`count` idle GPUs, and an nvidia-smi that answers for them."""
     layout.holders.mkdir(parents=True)
+    layout.gpu_faults.mkdir()
     gpus = [
         {
             "index": index,
@@ -121,7 +123,7 @@ def make_gpus(layout: Layout, count: int) -> None:
         }
         for index in range(count)
     ]
-    stored = {"driver_version": DRIVER, "gpus": gpus, "faults": {}}
+    stored = {"driver_version": DRIVER, "gpus": gpus}
     layout.gpus_json.write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
     shutil.copyfile(str(nvidia_smi.__file__), layout.nvidia_smi_script)
     layout.bin.mkdir()

@@ -83,6 +83,10 @@ class Layout:
         return self.gpus / "holders"
 
     @property
+    def gpu_faults(self) -> Path:
+        return self.gpus / "faults"
+
+    @property
     def simulator(self) -> Path:
         return self.root / "simulator"
 
@@ -93,6 +97,16 @@ class Layout:
     @property
     def simulator_settings(self) -> Path:
         return self.root / "simulator.json"
+
+    @property
+    def first_settings(self) -> Path:
+        """Settings of servers that come up as fast as they can."""
+        return self.root / "simulator-first.json"
+
+    @property
+    def orphans_settings(self) -> Path:
+        """Settings of the earlier server, whose ranks hold little."""
+        return self.root / "simulator-orphans.json"
 
     @property
     def wiring(self) -> Path:

@@ -3,7 +3,7 @@
 Runs on the practice node as a script of its own (standard library only) with the GPUs' directory as its first
 argument. A simulated scheduler holds memory by a file `holders/<pid>.json` there: {pid, starttime_ticks, gpu,
 used_mib, name}. A file whose process is gone, or is another one by now, does not count: memory comes back as
-with a real driver. `gpus.json` lists the GPUs and the faults that are switched on.
+with a real driver. `gpus.json` lists the GPUs, `faults/*.json` the faults that are switched on.
 
 Spelling, units and exit codes are those of the real tool's manual page and of its answers as users reported
 them ("[N/A]", "[Not Supported]", "[Insufficient Permissions]", exit 9 without a driver, 15 off the bus).
@@ -129,10 +129,19 @@ def _argv0(pid: int) -> str:
     return raw.split(b"\0")[0].decode("utf-8", "replace").strip()
 
 
+def read_faults(gpus_dir: Path) -> dict[str, Any]:
+    """All faults that are switched on, merged: {text, leak_mib, utilization, processes, answer}."""
+    merged: dict[str, Any] = {}
+    for path in sorted(gpus_dir.joinpath("faults").glob("*.json")):
+        for key, value in json.loads(path.read_text(encoding="utf-8")).items():
+            merged[key] = {**merged.get(key, {}), **value} if isinstance(value, dict) else value
+    return merged
+
+
 def read_node(gpus_dir: Path) -> Node:
     """GPUs, living holders and faults, from the directory's files."""
     stored = json.loads(gpus_dir.joinpath("gpus.json").read_text(encoding="utf-8"))
-    faults = stored.get("faults") or {}
+    faults = read_faults(gpus_dir)
     holders = read_holders(gpus_dir)
     gpus = []
     for entry in stored["gpus"]:

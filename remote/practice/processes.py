@@ -60,6 +60,14 @@ def parent(pid: int) -> int:
         return 0
 
 
+def session_of(pid: int) -> int:
+    """The session's id, 0 if the process is gone."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
 def children(pid: int) -> list[int]:
     """Direct children, by pid."""
     return [other for other in _pids() if parent(other) == pid]

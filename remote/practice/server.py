@@ -6,7 +6,7 @@ import json
 import os
 import pwd
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +15,13 @@ from remote.inventory import ServerEntry, arguments
 from remote.practice.layout import MARKER, Layout
 from remote.practice.processes import Known, alive, known
 from remote.practice.record import server_entry
-from remote.practice.spawn import Spec
+from remote.practice.spawn import Spec, detached
 
 READY = b"The server is fired up and ready to roll!"
 # The settings of the two servers that are there before anything was deployed. They come up as fast as they
 # can, because somebody waits for the node; later ones take their time, as the node's own settings say.
 FIRST_SPEED = 0.05
+SETTINGS = "FIXOPS_SIMULATOR_SETTINGS"
 # What an earlier server's ranks still hold: with a whole server beside them a GPU's memory is nearly full.
 ORPHAN_MIB = 7000
 ORPHANS = 4
@@ -48,6 +49,11 @@ def environment(layout: Layout) -> dict[str, str]:
     }
 
 
+def quick(layout: Layout, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a server that is to come up as fast as it can, because somebody waits for it."""
+    return {**env, SETTINGS: str(layout.first_settings)}
+
+
 def write_settings(layout: Layout, path: Path, settings: dict[str, object]) -> None:
     """The simulated server's settings file; see remote/practice/simulator/settings.py."""
     content = {"gpus_dir": str(layout.holders), **settings}
@@ -64,6 +70,13 @@ def orphans_spec(layout: Layout, *, port: int, gpus: int, settings: Path) -> Spe
     """An earlier server that dies and leaves its ranks behind."""
     base = server_spec(layout, port=port, gpus=min(gpus, ORPHANS))
     return _spec(layout, [*base.argv, "--simulate-orphans"], layout.orphans_log, settings)
+
+
+def start(spec: Spec) -> Started:
+    """Start a server. UnhealthyError with the end of its log if it is gone already."""
+    log = Path(spec.log)
+    offset = log.stat().st_size if log.exists() else 0
+    return started(spec, detached([spec])[0], offset)
 
 
 def started(spec: Spec, pid: int, offset: int) -> Started:
@@ -105,5 +118,5 @@ def failure(what: str, log: Path, offset: int) -> UnhealthyError:
 def _spec(layout: Layout, argv: list[str], log: Path, settings: Path | None) -> Spec:
     env = environment(layout)
     if settings is not None:
-        env["FIXOPS_SIMULATOR_SETTINGS"] = str(settings)
+        env[SETTINGS] = str(settings)
     return Spec(argv=argv, env=env, cwd=str(layout.root), log=str(log))

@@ -96,14 +96,12 @@ def _start_ssh(layout: Layout, kind: ssh_server.Kind | None) -> ssh_server.SshSe
 def _start_servers(layout: Layout, port: int, gpus: int) -> dict[str, processes.Known]:
     """The old server on the port, ready, and an earlier one's ranks, re-parented to init."""
     server.write_settings(layout, layout.simulator_settings, {})
-    orphans_settings = layout.simulator_settings.with_name("simulator-orphans.json")
-    first_settings = layout.simulator_settings.with_name("simulator-first.json")
     small = {"context_mib": 0, "weights_mib": server.ORPHAN_MIB, "draft_mib": 0, "kv_mib": 0, "graph_mib": 0}
-    server.write_settings(layout, orphans_settings, {"speed": server.FIRST_SPEED, **small})
-    server.write_settings(layout, first_settings, {"speed": server.FIRST_SPEED})
+    server.write_settings(layout, layout.orphans_settings, {"speed": server.FIRST_SPEED, **small})
+    server.write_settings(layout, layout.first_settings, {"speed": server.FIRST_SPEED})
     specs = [
-        server.orphans_spec(layout, port=_free_port(), gpus=gpus, settings=orphans_settings),
-        server.server_spec(layout, port=port, gpus=gpus, settings=first_settings),
+        server.orphans_spec(layout, port=_free_port(), gpus=gpus, settings=layout.orphans_settings),
+        server.server_spec(layout, port=port, gpus=gpus, settings=layout.first_settings),
     ]
     earlier, old = spawn.detached(specs)
     old_server = server.started(specs[1], old, 0)
@@ -153,8 +151,7 @@ def _repair(layout: Layout, there: Record, say: Say) -> tuple[list[str], Record]
     if went_down:
         say("starting the server again")
         spec = server.server_spec(layout, port=there.server_port, gpus=there.gpus)
-        offset = layout.log.stat().st_size if layout.log.exists() else 0
-        server.wait_ready(server.started(spec, spawn.detached([spec])[0], offset), timeout_s=READY_TIMEOUT_S)
+        server.wait_ready(server.start(spec), timeout_s=READY_TIMEOUT_S)
         repaired.append("server")
     return repaired, kept
 

@@ -1,0 +1,58 @@
+"""`inv practice.break`: bring one known fault about, so that one can see the toolkit find it."""
+
+from __future__ import annotations
+
+import difflib
+import time
+
+from remote.errors import FixopsError, RefusedError, UsageError
+from remote.practice import record
+from remote.practice.faults import FAULTS, Fault
+from remote.practice.file_steps import Breaking
+from remote.practice.healing import heal_one
+from remote.practice.journal import close
+from remote.practice.layout import Layout
+from remote.practice.record import Record
+
+
+def break_node(layout: Layout, name: str) -> Fault:
+    """Bring the fault about. A fault that fails half-way is undone before the error is raised.
+
+    Raises UsageError for an unknown name, RefusedError if the node is not up, or if the fault is in force
+    already or has no place on this node.
+    """
+    fault = FAULTS.get(name)
+    if fault is None:
+        near = difflib.get_close_matches(name, FAULTS, n=1)
+        raise UsageError(
+            f"there is no fault '{name}'" + (f", did you mean '{near[0]}'?" if near else ""),
+            hint="inv practice.break lists them",
+        )
+    there = require(layout)
+    folder = layout.faults / name
+    if folder.exists():
+        raise RefusedError(f"the fault '{name}' is in force already", hint="inv practice.heal")
+    folder.mkdir(parents=True)
+    folder.joinpath("since").write_text(str(time.time_ns()), encoding="utf-8")
+    at = Breaking(layout, there, folder)
+    try:
+        for step in fault.steps:
+            step(at)
+    except FixopsError:
+        heal_one(layout, there, folder)
+        raise
+    close(folder)
+    return fault
+
+
+def in_force(layout: Layout) -> list[str]:
+    """The names of the faults that have not been healed."""
+    return sorted(path.name for path in layout.faults.glob("*"))
+
+
+def require(layout: Layout) -> Record:
+    """The node's record; RefusedError if there is no practice node."""
+    there = record.read(layout)
+    if there is None:
+        raise RefusedError("the practice node is not up", hint="inv practice.up")
+    return there

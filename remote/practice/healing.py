@@ -1,0 +1,99 @@
+"""`inv practice.heal`: put back what faults replaced, end what they started, start what they ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from remote.errors import RefusedError, UsageError
+from remote.practice import journal, processes, record, server
+from remote.practice.journal import Running
+from remote.practice.layout import Layout
+from remote.practice.process_steps import WAIT_S, session
+from remote.practice.processes import Known
+from remote.practice.record import Record
+
+
+@dataclass(frozen=True)
+class Healed:
+    """`kept` names what was changed since the fault by somebody else, and was therefore left as it is."""
+
+    fault: str
+    restored: tuple[str, ...]
+    kept: tuple[str, ...]
+    ended: tuple[int, ...]
+    server_pid: int | None
+
+
+def heal(layout: Layout, name: str = "") -> list[Healed]:
+    """Heal one fault, or all that are in force, the newest first. RefusedError without a practice node."""
+    there = record.read(layout)
+    if there is None:
+        raise RefusedError("the practice node is not up", hint="inv practice.up")
+    folders = sorted(layout.faults.glob("*"), key=_since, reverse=True)
+    if name:
+        folders = [folder for folder in folders if folder.name == name]
+        if not folders:
+            raise UsageError(f"the fault '{name}' is not in force", hint="inv practice.break shows which are")
+    return [heal_one(layout, there, folder) for folder in folders]
+
+
+def heal_one(layout: Layout, there: Record, folder: Path) -> Healed:
+    """Undo one fault and forget it."""
+    done = journal.entries(folder)
+    ended = []
+    for entry in done:
+        if entry.started is not None:
+            members = session(layout, entry.started.pid)
+            ended += [each.pid for each in members]
+            processes.end(members)
+    restored, kept = journal.restore_paths(folder)
+    server_pid = None
+    for entry in done:
+        if entry.server is not None:
+            server_pid = _server_back(layout, there, entry.server)
+    shutil.rmtree(folder)
+    return Healed(folder.name, tuple(restored), tuple(kept), tuple(ended), server_pid)
+
+
+def _server_back(layout: Layout, there: Record, was: Running) -> int | None:
+    """The server that listens afterwards: the same, one that somebody started since, or a new one."""
+    if processes.alive(was.process):
+        for member in session(layout, was.process.pid):
+            processes.send(member, signal.SIGCONT)
+        return was.process.pid
+    listener = processes.listener(there.server_port)
+    if listener is not None:
+        return listener
+    processes.end(session(layout, was.process.pid))
+    started = server.start(replace(was.how, env=server.quick(layout, was.how.env)))
+    server.wait_ready(started, timeout_s=WAIT_S)
+    for folder in layout.faults.glob("*"):
+        if any(entry.started == was.process for entry in journal.entries(folder)):
+            journal.save_started(folder, started.process)
+    _adopt(layout, was.process, started.process)
+    return started.process.pid
+
+
+def _adopt(layout: Layout, was: Known, now: Known) -> None:
+    """Let the toolkit's record of this boot name the process that took the place of the one it started."""
+    for path in layout.state_dir.glob("boots/*/boot.json"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            if (stored["pid"], stored["starttime_ticks"]) == (was.pid, was.starttime_ticks):
+                stored.update(pid=now.pid, starttime_ticks=now.starttime_ticks)
+                beside = path.with_name(f".{path.name}.{os.getpid()}")
+                beside.write_text(json.dumps(stored), encoding="utf-8")
+                beside.replace(path)
+
+
+def _since(folder: Path) -> int:
+    try:
+        return int(folder.joinpath("since").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return 0
