@@ -1,0 +1,209 @@
+"""What SGLang made of the arguments it was asked for.
+
+Three sources, the first that tells wins: the arguments that the caller requested, a command line in the
+log or in the record (`launch_command`), and the lines in which SGLang says that it changed something.
+Those lines have no prefix before 0.5.11, so they are looked for anywhere in a line (sglang PR 22926).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .lines import Entry
+
+# Two spellings of one thing (server_args.py, _handle_speculative_decoding).
+ALIASES = {("speculative_algorithm", "NEXTN", "EAGLE")}
+# Spellings of an option that set another argument (server_args.py, add_cli_args).
+_OPTIONS = {
+    "tensor_parallel_size": "tp_size",
+    "tp": "tp_size",
+    "data_parallel_size": "dp_size",
+    "dp": "dp_size",
+    "pipeline_parallel_size": "pp_size",
+    "pp": "pp_size",
+    "expert_parallel_size": "ep_size",
+    "ep": "ep_size",
+    "model": "model_path",
+    "speculative_draft_model": "speculative_draft_model_path",
+}
+
+
+@dataclass(frozen=True)
+class Adjusted:
+    """One argument that SGLang changed, or would. `requested`: None where nobody tells. `alias`: only
+    another name for the same. `fatal`: the server exits instead, `effective` is None then. `line`: where
+    the log says so, None where it follows from the values."""
+
+    name: str
+    requested: object
+    effective: object
+    why: str = ""
+    alias: bool = False
+    fatal: bool = False
+    line: int | None = None
+
+
+def canonical(name: str) -> str:
+    """SGLang's own name of an argument: `--tp-size`, `tp-size` and `tensor_parallel_size` are `tp_size`."""
+    plain = name.lstrip("-").replace("-", "_")
+    return _OPTIONS.get(plain, plain)
+
+
+def _value(text: str) -> object:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return {"true": True, "false": False, "none": None, "null": None}.get(text.lower(), text)
+
+
+def from_argv(argv: Iterable[str]) -> dict[str, object]:
+    """The options of a command line by SGLang's names; flags without a value are True."""
+    found: dict[str, object] = {}
+    name: str | None = None
+    for word in argv:
+        if word.startswith("--") and len(word) > 2:
+            option, has_value, text = word.partition("=")
+            name = canonical(option)
+            found[name] = _value(text) if has_value else True
+            name = None if has_value else name
+        elif name is not None:
+            found[name] = _value(word) if found[name] is True else f"{found[name]} {word}"
+    return found
+
+
+# Examples and complaints, not commands.
+_NO_COMMAND = re.compile(r"server_args=|error:|Warning|Example|<model>|recommended|deprecated")
+_COMMAND = re.compile(r"sglang\.launch_server|sglang serve\b|# requested:|launch_server\.py")
+
+
+def command_line(text: str) -> dict[str, object] | None:
+    """The options requested by a command line that a log echoes; None if the text is none."""
+    match = _COMMAND.search(text[:4_000])
+    if match is None or " --" not in text or _NO_COMMAND.search(text[:4_000]):
+        return None
+    rest = text[match.end() :]
+    try:
+        words = shlex.split(rest)
+    except ValueError:
+        words = rest.split()
+    found = from_argv(words)
+    return found or None
+
+
+def same(name: str, requested: object, effective: object) -> bool:
+    """Whether an argument has the requested value; 6, "6" and 6.0 are the same value."""
+    if requested == effective:
+        return True
+    if (name, str(requested).upper(), str(effective).upper()) in ALIASES:
+        return True
+    if isinstance(requested, str) and not isinstance(effective, str):
+        return _value(requested) == effective
+    return isinstance(effective, str) and not isinstance(requested, str) and _value(effective) == requested
+
+
+def compare(requested: Mapping[str, object], effective: Mapping[str, object]) -> list[Adjusted]:
+    """The requested arguments that have another value; keys in any spelling. An argument that this
+    version does not know is left out: absent is not adjusted."""
+    found = []
+    for key, wanted in requested.items():
+        name = canonical(key)
+        if name in effective and not same(name, wanted, effective[name]):
+            found.append(Adjusted(name, wanted, effective[name], "requested and effective value differ"))
+    return found
+
+
+@dataclass(frozen=True)
+class _Note:
+    """A line in which SGLang says that it changes `name`. `effective`: what it says, else the record's."""
+
+    pattern: re.Pattern[str]
+    name: str
+    effective: object = None
+
+
+def _note(pattern: str, name: str, effective: object = None) -> _Note:
+    return _Note(re.compile(pattern), name, effective)
+
+
+# server_args.py of 0.5.3 to 0.5.12, arg_groups/speculative_hook.py and overrides.py of 0.5.15 to 0.5.23.
+_NOTES = (
+    _note(
+        r"speculative_num_draft_tokens is adjusted to speculative_num_steps \+ 1",
+        "speculative_num_draft_tokens",
+    ),
+    _note(
+        r"speculative_num_draft_tokens is (?:set|not set; defaulting) to (?P<value>\d+)",
+        "speculative_num_draft_tokens",
+    ),
+    _note(
+        r"only supports (?P<name>speculative_\w+) == \d+; "
+        r"overriding \w+=(?P<requested>\S+) to (?P<value>\d+)",
+        "",
+    ),
+    _note(r"Max running requests is reset to (?P<value>\d+)", "max_running_requests"),
+    _note(r"change page_size (?:from (?P<requested>\d+) )?to (?P<value>\d+)", "page_size"),
+    _note(r"[Pp]age size is (?:set|changed) to (?P<value>\d+)", "page_size"),
+    _note(
+        r"Overlap schedule(?:r)? is (?:disabled|not implemented)|incompatible with overlap schedule"
+        r"|The overlap scheduler and mixed chunked prefill are disabled",
+        "disable_overlap_schedule",
+        True,
+    ),
+    _note(r"overlap schedule is turned on", "disable_overlap_schedule", False),
+    _note(r"[Mm]ixed chunked prefill (?:is|are) disabled", "enable_mixed_chunk", False),
+    _note(r"will fallback to (?P<value>\w+) backend", "attention_backend"),
+    _note(r"chunked prefill size is adjusted to (?P<value>\d+)", "chunked_prefill_size"),
+    _note(
+        r"expert parallel size is adjusted to be the same as the tensor parallel size ?\[(?P<value>\d+)\]",
+        "ep_size",
+    ),
+    _note(r"speculative_adaptive disabled", "speculative_adaptive", False),
+    _note(r"promoting --speculative-algorithm (?P<requested>\w+) to (?P<value>\w+)", "speculative_algorithm"),
+)
+_HINT = re.compile(
+    r"adjusted|reset to|change page_size|age size is|verlap schedule|ixed chunked|fallback to|overriding "
+    r"|is set to|defaulting to|speculative_adaptive disabled|promoting --"
+)
+
+
+def noted(item: Entry) -> list[Adjusted]:
+    """What a line says that SGLang changed; empty for nearly every line. None of them is an error."""
+    text = item.message[:2_000]
+    if not _HINT.search(text) or "server_args=" in text:
+        return []
+    found = []
+    for note in _NOTES:
+        match = note.pattern.search(text)
+        if match is None:
+            continue
+        groups = match.groupdict()
+        said = groups.get("value")
+        effective = note.effective if said is None else _value(said)
+        requested = groups.get("requested")
+        name = note.name or str(groups["name"])
+        wanted = None if requested is None else _value(requested)
+        found.append(Adjusted(name, wanted, effective, text.strip(), line=item.number))
+    return found
+
+
+def combine(
+    requested: Mapping[str, object], effective: Mapping[str, object], notes: Iterable[Adjusted]
+) -> tuple[Adjusted, ...]:
+    """All adjustments of a boot, one per argument. A value in the record is what counts; a note gives the
+    reason, and the value where the record has none."""
+    found: dict[str, Adjusted] = {}
+    wanted = {canonical(key): value for key, value in requested.items()}
+    for note in notes:
+        name = note.name
+        value = effective.get(name, note.effective)
+        asked = wanted.get(name, note.requested)
+        if asked is not None and same(name, asked, value):
+            continue
+        found[name] = Adjusted(name, asked, value, note.why, line=note.line)
+    for item in compare(requested, effective):
+        found.setdefault(item.name, item)
+    return tuple(found.values())

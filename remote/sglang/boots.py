@@ -1,0 +1,291 @@
+"""A whole log, cut into the boots of the servers that wrote it.
+
+One file often holds several boots. A boot begins with what precedes its `server_args=` record (warnings
+of changed arguments, errors of the argument parser) and ends where the next one begins. A log without a
+record is one boot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from math import isfinite
+from typing import Literal
+
+from . import adjustments, incidents, progress
+from . import decode as decoding
+from .adjustments import Adjusted
+from .args import ArgsRecord, find_in
+from .incidents import Failure
+from .lines import Entry, entries, numbered
+from .stages import Stage
+
+State = Literal["starting", "ready", "failed", "stopped", "unknown"]
+
+# Lines that only a server that is just starting writes, before its record.
+_PREAMBLE = re.compile(
+    r"^usage: \S|^\S{1,200}: error: |launch_server\.py:\d+: UserWarning|'sglang serve' is the recommended"
+    r"|-m sglang\.launch_server |# requested:|DeepSeek MTP does not require|Fail to set RLIMIT_NOFILE"
+    r"|is deprecated and will be removed in a future release\. Use '--"
+)
+_VERSION = re.compile(
+    r"\bsglang(?:==|[ _]version\W{1,3}v?)(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)", re.IGNORECASE
+)
+_MAX_PREAMBLE = 2_000
+_SAME_BOOT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Boot:
+    """One boot, as the log tells it. `started_at`, `ready_at`: as printed, null where no time is.
+    `version`: null where the log does not tell. `args`: effective arguments, secrets masked; `opaque` are
+    those that are source text. `args_record`: "truncated" means that `args` is not all. `stage`: the last
+    one, or the one it failed in. `record`: line of the record. `loads`: weights loaded, target first."""
+
+    started_at: str | None
+    version: str | None
+    args: dict[str, object]
+    opaque: tuple[str, ...]
+    args_record: Literal["complete", "truncated", "absent"]
+    adjusted: tuple[Adjusted, ...]
+    state: State
+    ready_at: str | None
+    stage: Stage
+    failure: Failure | None
+    decode: decoding.Summary | None
+    samples: tuple[decoding.Sample, ...]
+    first_line: int
+    last_line: int
+    record: int | None
+    loads: tuple[progress.Load, ...]
+    draft_like_target: bool
+    ranks: tuple[str, ...]
+
+
+@dataclass
+class _Reading:
+    """A boot that is being read; the one mutable thing here, since a log can have a million lines."""
+
+    first_line: int
+    last_line: int
+    state: progress.Progress = field(default_factory=progress.Progress)
+    record: ArgsRecord | None = None
+    first_stamp: str | None = None
+    version: str | None = None
+    requested: dict[str, object] = field(default_factory=dict)
+    notes: list[Adjusted] = field(default_factory=list)
+    samples: list[decoding.Sample] = field(default_factory=list)
+    idle: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def used(self) -> bool:
+        """Whether another record cannot be this boot's."""
+        return self.record is not None or self.state.seen_life or self.state.suspect is not None
+
+
+def _take(boot: _Reading, item: Entry) -> None:
+    """Read one entry into a boot."""
+    boot.last_line = item.number
+    boot.first_stamp = boot.first_stamp or item.stamp
+    boot.state = progress.step(boot.state, item)
+    message = item.message
+    if message.startswith("Decode batch") or "Decode batch" in message:
+        new = decoding.sample(item, after_idle=boot.idle.get(item.rank, boot.state.was_ready))
+        if new is not None:
+            boot.samples.append(new)
+            boot.idle[item.rank] = False
+        return
+    if decoding.starts_from_rest(item):
+        boot.idle[item.rank] = True
+        return
+    boot.notes.extend(adjustments.noted(item))
+    if boot.record is None and "--" in message:
+        boot.requested.update(adjustments.command_line(message) or {})
+    if boot.version is None and (match := _VERSION.search(message[:500])):
+        boot.version = match.group(1)
+
+
+def _is_preamble(item: Entry) -> bool:
+    return bool(_PREAMBLE.search(item.message[:500])) or bool(adjustments.noted(item))
+
+
+def _seconds(stamp: str | None) -> float | None:
+    try:
+        return datetime.fromisoformat(stamp or "").timestamp()
+    except ValueError:
+        return None
+
+
+def _repeats(boot: _Reading, record: ArgsRecord) -> bool:
+    """Whether `record` is this boot's own once more: the engine logs it twice (entrypoints/engine.py)."""
+    own = boot.record
+    if own is None or boot.state.seen_life or boot.state.suspect or own.values != record.values:
+        return False
+    first, second = _seconds(own.stamp), _seconds(record.stamp)
+    if first is None or second is None:
+        return own.stamp == record.stamp
+    return abs(second - first) <= _SAME_BOOT_S
+
+
+def _begin(boot: _Reading, record: ArgsRecord) -> None:
+    boot.record = record
+    known = incidents.with_arguments(boot.state.incidents, record.values)
+    boot.state = replace(boot.state, incidents=known, has_record=True)
+    launch = record.values.get("launch_command") or record.values.get("_launch_command")
+    if isinstance(launch, str):
+        boot.requested.update(adjustments.command_line(launch) or {})
+
+
+def _ended(boot: _Reading) -> bool:
+    return boot.state.stopping or boot.state.failure is not None
+
+
+def _read(lines: Sequence[tuple[int, str]]) -> list[_Reading]:
+    """The boots in numbered lines. `pending` holds lines that look like the next boot's preamble."""
+    records = {record.line: record for record in find_in(lines)}
+    # What a record was wrapped into are no lines of their own.
+    wrapped = {
+        number
+        for record in records.values()
+        if record.complete
+        for number in range(record.line + 1, record.last_line + 1)
+    }
+    boots: list[_Reading] = []
+    pending: list[Entry] = []
+
+    def new(first: int) -> _Reading:
+        boots.append(_Reading(first, first))
+        return boots[-1]
+
+    def settle(boot: _Reading | None) -> None:
+        for held in pending:
+            _take(boot or new(held.number), held)
+            boot = boots[-1]
+        pending.clear()
+
+    for item in entries(line for line in lines if line[0] not in wrapped):
+        boot = boots[-1] if boots else new(item.number)
+        record = records.pop(item.number, None) if "server_args=" in item.text else None
+        if record is not None and not _repeats(boot, record):
+            if boot.used:
+                boot = new(pending[0].number if pending else item.number)
+            settle(boot)
+            _begin(boot, record)
+        elif pending:
+            if progress.shows_life(item) or len(pending) > _MAX_PREAMBLE:
+                settle(None if _ended(boot) else boot)
+                boot = boots[-1]
+            else:
+                pending.append(item)
+                continue
+        elif boot.used and _is_preamble(item):
+            pending.append(item)
+            continue
+        _take(boot, item)
+    if pending:
+        settle(None)
+    return boots
+
+
+def _state(state: progress.Progress, failure: Failure | None) -> State:
+    if failure is not None:
+        return "failed"
+    if state.stopping:
+        return "stopped"
+    if state.was_ready:
+        return "ready"
+    started = state.has_record or (state.seen_life and state.stage not in ("starting", "serving"))
+    return "starting" if started or state.loads else "unknown"
+
+
+def _finish(boot: _Reading, requested: Mapping[str, object]) -> Boot:
+    state = progress.finish(boot.state)
+    failure = state.suspect
+    record = boot.record
+    values = record.values if record else {}
+    # A server that could not bind its port logs the ready line all the same.
+    never = failure is not None and failure.stage not in ("serving", "stopping")
+    stamp = record.stamp if record else None
+    return Boot(
+        started_at=stamp or boot.first_stamp,
+        version=boot.version,
+        args=values,
+        opaque=record.opaque if record else (),
+        args_record="absent" if record is None else "complete" if record.complete else "truncated",
+        adjusted=adjustments.combine({**boot.requested, **requested}, values, boot.notes),
+        state=_state(state, failure),
+        ready_at=None if never else state.ready_at,
+        stage=failure.stage if failure else state.stage,  # type: ignore[arg-type]
+        failure=failure,
+        decode=decoding.summarise(boot.samples),
+        samples=tuple(boot.samples),
+        first_line=boot.first_line,
+        last_line=boot.last_line,
+        record=record.line if record else None,
+        loads=state.loads,
+        draft_like_target=state.draft_like_target,
+        ranks=tuple(sorted(state.ranks_seen)),
+    )
+
+
+def read_lines(
+    lines: Iterable[tuple[int, str]], *, requested: Mapping[str, object] | None = None
+) -> list[Boot]:
+    """The boots, oldest first, in lines of which each has its 1-based number in the file. Lines that no
+    pattern of `patterns` matches may be left out. `requested`: the arguments that the last boot was asked
+    for, where the caller knows them. An empty log has no boot."""
+    readings = _read(list(lines))
+    last = len(readings) - 1
+    return [_finish(boot, (requested or {}) if index == last else {}) for index, boot in enumerate(readings)]
+
+
+def read_log(text: str, first_line: int = 1, *, requested: Mapping[str, object] | None = None) -> list[Boot]:
+    """The boots in the text of a log, whose first line has the number `first_line`."""
+    return read_lines(numbered(text, first_line), requested=requested)
+
+
+def _plain(value: object) -> object:
+    """`value` as JSON can hold it."""
+    if isinstance(value, bool | int | str) or value is None:
+        return value
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, set | frozenset):
+        return sorted((_plain(inner) for inner in value), key=str)
+    return repr(value)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def boot_json(boot: Boot) -> dict[str, object]:
+    """A boot as the `logs` command shows it with `--json`."""
+    failure, summary = boot.failure, boot.decode
+    return {
+        "started_at": boot.started_at,
+        "version": boot.version,
+        "args": _plain(boot.args),
+        "args_record": boot.args_record,
+        "adjusted": [
+            {"name": item.name, "requested": _plain(item.requested), "effective": _plain(item.effective)}
+            for item in boot.adjusted
+        ],
+        "state": boot.state,
+        "ready_at": boot.ready_at,
+        "stage": boot.stage,
+        "failure": {"code": failure.code, "cause": failure.cause, "line": failure.line} if failure else None,
+        "decode": {
+            "samples": summary.samples,
+            "accept_len": _rounded(summary.accept_len),
+            "gen_tok_s": _rounded(summary.gen_tok_s),
+        }
+        if summary
+        else None,
+    }

@@ -1,0 +1,138 @@
+"""Log lines as other programs hand them on: colours, progress bars, prefixes of log shippers.
+
+A *line* is what lies between two newlines and has a 1-based number in its file. A progress bar
+rewrites itself with carriage returns, so a line has one or more *segments*. An `Entry` is a segment
+without colours and without the prefix of whoever relayed it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+# What is looked at of one segment, and what is taken as a segment at all. A record of arguments is longer
+# than some segments, and is read by `records`.
+MAX_TEXT = 16_384
+MAX_SEGMENT = 65_536
+
+_ANSI = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]{0,32}[A-Za-z]")
+# Prefixes of log shippers; the text behind them is SGLang's own.
+_WRAPPER = re.compile(
+    r"""\s{0,8}(?:
+      \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[ \t]+
+          (?:(?:stdout|stderr)[ ][FP][ ]                                # Kubernetes CRI
+            |\S{1,64}[ ](?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR|FATAL)[ ])?  # a shipper: host and level
+    | [\w.=-]{1,64}[ ]{1,40}\|[ ]?                                      # docker compose
+    | (?:\([\w.:-]{1,64}[ ]pid=\d{1,9}(?:,[ ]ip=[\w.:]{1,64})?\)        # Ray
+       | \(pid=\d{1,9}(?:,[ ]ip=[\w.:]{1,64})?\))[ ]?
+    | \d{4}-\d\d-\d\d[ ]\d\d:\d\d:\d\d[.,]\d{3}[ ]-[ ][\w.]{1,64}[ ]-[ ]\w{1,10}[ ]-[ ]  # Python's logging
+    | [A-Z][a-z]{2}[ ]{1,2}\d{1,2}[ ]\d\d:\d\d:\d\d[ ][\w.-]{1,64}[ ][\w./-]{1,64}\[\d{1,9}\]:[ ]  # syslog
+    | \[rank\d{1,5}\]:[ ]                                               # torch's excepthook
+    )""",
+    re.VERBOSE,
+)
+# SGLang's own prefix, e.g. "[2026-11-29 16:30:36 DP0 TP0 EP0] " (0.5.9, utils/common.py, configure_logger).
+STAMP = re.compile(
+    r"\[(?P<stamp>(?:(?:\d{4}-)?\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)"
+    r"(?P<rank>(?: [A-Z][A-Z_]{0,15}\d{1,5}){0,8})(?: [\w.]{1,64}\.py:\d{1,6})?\] ?"
+)
+_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)")
+# SGLang before 0.5.11 logs "INFO utils.py:452: text" until its own format is configured.
+_LEVEL = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) [\w.]{1,64}\.py:\d{1,6}: ")
+_JSON_KEYS = ("log", "message", "msg", "MESSAGE")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One segment of a log. `number`: line in the file, 1-based. `text`: without colours and wrappers.
+    `message`: without SGLang's own prefix too. `stamp`: time as printed, null if there is none.
+    `rank`: as printed, e.g. "DP0 TP0", or "". `wrapped`: someone relayed this line."""
+
+    number: int
+    text: str
+    message: str
+    stamp: str | None
+    rank: str
+    wrapped: bool
+
+
+def strip_ansi(text: str) -> str:
+    """`text` without colour codes, given as real escape characters or spelled out by a JSON shipper."""
+    if "\x1b" in text or "\\u001b" in text or "\\x1b" in text or "\\033" in text:
+        return _ANSI.sub("", text)
+    return text
+
+
+def _unjson(text: str) -> str | None:
+    """The log text within a JSON line such as Docker's `{"log": "..."}`; None if it is no such line."""
+    if not text.startswith('{"') or not text.endswith("}"):
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    for key in _JSON_KEYS:
+        inner = value.get(key)
+        if isinstance(inner, str):
+            return inner.rstrip("\r\n")
+    return None
+
+
+def unwrap(segment: str) -> tuple[str, bool, str | None]:
+    """(text, was wrapped, time of the wrapper) of a segment relayed by up to three log shippers."""
+    text, wrapped, stamp = segment, False, None
+    inner = _unjson(text)
+    if inner is not None:
+        text, wrapped = inner, True
+    text = strip_ansi(text)
+    for _ in range(3):
+        match = _WRAPPER.match(text)
+        if not match:
+            break
+        wrapped = True
+        time = _RFC3339.search(match.group())
+        stamp = f"{time.group(1)} {time.group(2)}" if time else stamp
+        text = text[match.end() :]
+    return text, wrapped, stamp
+
+
+def entry(number: int, segment: str) -> Entry:
+    """The `Entry` of one segment. Only its first `MAX_SEGMENT` characters are looked at."""
+    text, wrapped, outer_stamp = unwrap(segment[:MAX_SEGMENT])
+    text = text[:MAX_TEXT]
+    # Within the head only: a time in brackets further on belongs to what is being logged.
+    match = STAMP.search(text, 0, 400)
+    if match is None:
+        return Entry(number, text, text, outer_stamp, "", wrapped)
+    message = text[match.end() :]
+    level = _LEVEL.match(message)
+    if level:
+        message = message[level.end() :]
+    return Entry(number, text, message, match.group("stamp"), match.group("rank").strip(), wrapped)
+
+
+def numbered(text: str, first_line: int = 1) -> Iterator[tuple[int, str]]:
+    """(line number, line) of `text`, split at newlines only: other separators are part of a line."""
+    start, number = 0, first_line
+    while start < len(text):
+        end = text.find("\n", start)
+        if end < 0:
+            end = len(text)
+        yield number, text[start:end]
+        start, number = end + 1, number + 1
+
+
+def segments(line: str) -> list[str]:
+    """The segments of a line: what a progress bar wrote between carriage returns, empty ones left out."""
+    if "\r" not in line:
+        return [line]
+    return [part for part in line.split("\r") if part] or [""]
+
+
+def entries(lines: Iterable[tuple[int, str]]) -> Iterator[Entry]:
+    """The entries of numbered lines, in order."""
+    for number, line in lines:
+        for segment in segments(line):
+            yield entry(number, segment)

@@ -1,0 +1,29 @@
+"""Rank tags of SGLang's log prefix: "TP0", "DP0 TP0 EP0", "PP0 ATTN_CP1 TP1 EP1".
+
+Source: 0.5.9, managers/scheduler.py, `run_scheduler_process`: DP, PP, ATTN_CP, MOE_DP, TP, EP, in this
+order, each only where its size is above 1 (TP always when there is any of them).
+"""
+
+from __future__ import annotations
+
+import re
+
+_TAG = re.compile(r"([A-Z][A-Z_]*?)(\d+)")
+
+
+def parts(rank: str) -> dict[str, int]:
+    """{"TP": 0, ...} of a rank as printed; {} of ""."""
+    found = (_TAG.fullmatch(tag) for tag in rank.split())
+    return {match.group(1): int(match.group(2)) for match in found if match}
+
+
+def data_parallel(rank: str) -> int | None:
+    """The DP rank, None where there is none. Requests, and so tokens per second, are disjoint between
+    DP ranks only: TP, PP, EP and context-parallel ranks of one DP rank work on the same requests."""
+    return parts(rank).get("DP")
+
+
+def within_data_rank(rank: str) -> tuple[int, ...]:
+    """The place of a rank within its DP rank, ordered: ranks at different places report the same work."""
+    found = parts(rank)
+    return tuple(found.get(name, 0) for name in ("PP", "TP", "ATTN_CP", "MOE_DP", "EP"))
