@@ -1,0 +1,63 @@
+"""How the helper's code gets onto the node and starts there.
+
+One exec request: `[sudo -n --] PYTHON -B -u -c BOOTSTRAP LENGTH NONCE`, with LENGTH bytes of compressed
+code first on its standard input. Nothing is installed and no login file is relied on.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shlex
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import paramiko
+
+NODE_SOURCES = Path(__file__).resolve().parent / "node"
+
+# One line, no single quote, `!` or backslash: the same text for sh, csh and fish once it is quoted. Valid for
+# Python 2 too, so that an old interpreter says so instead of reporting a syntax error. The working
+# directory leaves the search path first: a stray json.py in the home directory is not ours to import.
+BOOTSTRAP = (
+    "import sys;sys.path[:]=[p for p in sys.path if p];"
+    'sys.version_info<(3,8)and sys.exit("fixops: Python %d.%d is too old"%sys.version_info[:2]);'
+    'import os,zlib;n=int(sys.argv[1]);b=b"";'
+    'exec("while len(b)<n:b+=os.read(0,n-len(b))or sys.exit(9)");'
+    "c,_,d=zlib.decompress(b).partition(bytes(1));exec(c);load(d);"
+    "import fixops_node.main;fixops_node.main.start(sys.argv[2])"
+)
+
+
+@functools.cache
+def payload() -> bytes:
+    """The loader and every module of remote/node, compressed; the same for all nodes of a command."""
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in sorted(NODE_SOURCES.glob("*.py"))}
+    loader = sources.pop("loader")
+    return zlib.compress(loader.encode() + b"\0" + json.dumps(sources).encode(), 9)
+
+
+def command(python: str, *, sudo: bool, length: int, nonce: str) -> str:
+    """The command line for the login shell of the node, whichever that is."""
+    words = [python, "-B", "-u", "-c", BOOTSTRAP, str(length), nonce]
+    return shlex.join(["sudo", "-n", "--", *words] if sudo else words)
+
+
+def start(channel: paramiko.Channel, command_line: str) -> None:
+    """Channel.exec_command without waiting for the answer: a refusal closes the channel, which is noticed.
+
+    That saves a round trip, because the code and the first requests can follow at once.
+    """
+    import paramiko
+    from paramiko.common import cMSG_CHANNEL_REQUEST
+
+    message = paramiko.Message()
+    message.add_byte(cMSG_CHANNEL_REQUEST)
+    message.add_int(channel.remote_chanid)
+    message.add_string("exec")
+    message.add_boolean(True)
+    message.add_string(command_line)
+    transport: Any = channel.get_transport()
+    transport._send_user_message(message)
