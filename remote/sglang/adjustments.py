@@ -34,15 +34,14 @@ _OPTIONS = {
 
 @dataclass(frozen=True)
 class Adjusted:
-    """One argument that SGLang changed, or would. `requested`: None where nobody tells. `alias`: only
-    another name for the same. `fatal`: the server exits instead, `effective` is None then. `line`: where
-    the log says so, None where it follows from the values."""
+    """One argument that SGLang changed, or would. `requested`: None where nobody tells. `fatal`: the
+    server exits instead, `effective` is None then. `line`: where the log says so, None where it follows
+    from the values."""
 
     name: str
     requested: object
     effective: object
     why: str = ""
-    alias: bool = False
     fatal: bool = False
     line: int | None = None
 

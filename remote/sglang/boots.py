@@ -70,7 +70,7 @@ class _Reading:
 
     first_line: int
     last_line: int
-    state: progress.Progress = field(default_factory=progress.Progress)
+    state: progress.State = field(default_factory=progress.State)
     record: ArgsRecord | None = None
     first_stamp: str | None = None
     version: str | None = None
@@ -189,7 +189,7 @@ def _read(lines: Sequence[tuple[int, str]]) -> list[_Reading]:
     return boots
 
 
-def _state(state: progress.Progress, failure: Failure | None) -> State:
+def _state(state: progress.State, failure: Failure | None) -> State:
     if failure is not None:
         return "failed"
     if state.stopping:

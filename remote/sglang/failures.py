@@ -13,7 +13,7 @@ __all__ = ["Failure", "first_cause", "state_of"]
 
 def state_of(lines: Iterable[tuple[int, str]]) -> State:
     """The failure state at the end of the numbered lines of one boot."""
-    state = progress.Progress()
+    state = progress.State()
     for item in entries(lines):
         state = progress.step(state, item)
     return finish(state.incidents)

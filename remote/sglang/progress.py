@@ -1,6 +1,6 @@
 """How far a starting server is, read from its log as it grows.
 
-    state = feed(Progress(), chunk)      # any chunk of text, in order
+    state = feed(State(), chunk)      # any chunk of text, in order
     state.stage, state.percent, state.detail, state.ready, state.failure
 
 A pure fold: any way to cut the log into chunks gives the same state. Ready means: this boot logged
@@ -33,11 +33,11 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Progress:
+class State:
     """State of one boot's start-up. `percent`: of the running step, 0 to 100, None if it shows none.
     `detail`: e.g. "loading target shards 3/8". `last_progress_line`: line number of the last line that
-    moved anything, 0 before. `steps`: grows with each such line, so that a caller can tell progress from
-    repetition. `ranks_seen`: tags as printed. `suspect`: a traceback that is a failure if the process has
+    moved anything, 0 before. `position`: grows with each such line, so that a caller can tell progress
+    from silence. `ranks_seen`: tags as printed. `suspect`: a traceback that is a failure if the process has
     ended. `draft_like_target`: the second load looks like the first, so the draft may be the target."""
 
     stage: Stage = "starting"
@@ -47,7 +47,7 @@ class Progress:
     was_ready: bool = False
     stopping: bool = False
     last_progress_line: int = 0
-    steps: int = 0
+    position: int = 0
     ranks_seen: frozenset[str] = frozenset()
     loads: tuple[Load, ...] = ()
     has_record: bool = False
@@ -87,7 +87,7 @@ class Progress:
         return first.shards is not None and first.shards == second.shards and first.shards > 1
 
 
-def _loading(state: Progress, item: Entry, *, begins: bool) -> Progress:
+def _loading(state: State, item: Entry, *, begins: bool) -> State:
     """State as weights are about to be loaded by the rank of `item`: the target's, or after it the draft's.
 
     A rank that loads for the second time loads the draft. Ranks of one DP group pass barriers together,
@@ -115,7 +115,7 @@ def _loading(state: Progress, item: Entry, *, begins: bool) -> Progress:
     )
 
 
-def _bar(state: Progress, found: Mark) -> Progress:
+def _bar(state: State, found: Mark) -> State:
     """State after a progress bar was redrawn."""
     done, total = found.done or 0, found.total or 0
     percent = 100.0 * done / total if total else None
@@ -132,7 +132,7 @@ def _bar(state: Progress, found: Mark) -> Progress:
     return replace(state, percent=percent, detail=f"{name} {done}/{total}".strip())
 
 
-def _loaded(state: Progress, item: Entry, name: str) -> Progress:
+def _loaded(state: State, item: Entry, name: str) -> State:
     group = ranks.data_parallel(item.rank)
     if state.loads and state.loads[-1].type and item.rank in state._ended and state.stage != "loading-draft":
         # The line that began this load is not in the excerpt.
@@ -154,32 +154,32 @@ def _loaded(state: Progress, item: Entry, name: str) -> Progress:
     )
 
 
-def _ready(state: Progress, item: Entry, _found: Mark) -> Progress:
+def _ready(state: State, item: Entry, _found: Mark) -> State:
     state = replace(state, was_ready=True, ready_at=item.stamp)
     if state.failure is not None or state.stopping:
         return state
     return replace(state, stage="serving", percent=None, detail="serving")
 
 
-def _captured(state: Progress, item: Entry, _found: Mark) -> Progress:
+def _captured(state: State, item: Entry, _found: Mark) -> State:
     done = state._loaded | {ranks.data_parallel(item.rank)}
     return replace(state, stage="graph-capture", percent=100.0, detail="graphs captured", _loaded=done)
 
 
-def _warming(state: Progress, _item: Entry, _found: Mark) -> Progress:
+def _warming(state: State, _item: Entry, _found: Mark) -> State:
     if state.stage in ("serving", "stopping"):
         return state
     return replace(state, stage="warmup", percent=None, detail="warming up")
 
 
-def _batch(state: Progress, _item: Entry, _found: Mark) -> Progress:
+def _batch(state: State, _item: Entry, _found: Mark) -> State:
     if state.has_record or state.loads or state.stage != "starting":
         return state
     # The middle of a log: what decodes, serves.
     return replace(state, stage="serving", detail="serving")
 
 
-_APPLY: dict[str, Callable[[Progress, Entry, Mark], Progress]] = {
+_APPLY: dict[str, Callable[[State, Entry, Mark], State]] = {
     "init": lambda state, item, _found: _loading(state, item, begins=False),
     "load-begin": lambda state, item, _found: _loading(state, item, begins=True),
     "load-end": lambda state, item, found: _loaded(state, item, found.text),
@@ -197,7 +197,7 @@ _APPLY: dict[str, Callable[[Progress, Entry, Mark], Progress]] = {
 }
 
 
-def _apply(state: Progress, item: Entry, found: Mark) -> Progress:
+def _apply(state: State, item: Entry, found: Mark) -> State:
     """State after a line that says something about the start-up."""
     if found.done is not None:
         return _bar(state, found)
@@ -205,7 +205,7 @@ def _apply(state: Progress, item: Entry, found: Mark) -> Progress:
     return action(state, item, found) if action else state
 
 
-def _record(state: Progress, item: Entry) -> Progress:
+def _record(state: State, item: Entry) -> State:
     """State after a line with the record of this boot's arguments."""
     if state.has_record or not HEAD.search(item.text):
         return state
@@ -213,7 +213,7 @@ def _record(state: Progress, item: Entry) -> Progress:
     for record in args.find_in([(item.number, item.text)]):
         known = incidents.with_arguments(known, record.values)
     return replace(
-        state, has_record=True, last_progress_line=item.number, steps=state.steps + 1, incidents=known
+        state, has_record=True, last_progress_line=item.number, position=state.position + 1, incidents=known
     )
 
 
@@ -231,7 +231,7 @@ def shows_life(item: Entry) -> bool:
     return _alive(item, mark(item))
 
 
-def _observe(state: Progress, item: Entry, found: Mark | None) -> Progress:
+def _observe(state: State, item: Entry, found: Mark | None) -> State:
     """State with what the line says about failing, and its rank. What breaks while it stops is no cause."""
     if state.stopping and state.failure is None:
         return state
@@ -245,7 +245,7 @@ def _observe(state: Progress, item: Entry, found: Mark | None) -> Progress:
     return state
 
 
-def step(state: Progress, item: Entry) -> Progress:
+def step(state: State, item: Entry) -> State:
     """State after one entry of this boot."""
     found = mark(item)
     failed_before = found is not None and state.failure is not None
@@ -258,11 +258,11 @@ def step(state: Progress, item: Entry) -> Progress:
         state = _apply(state, item, found)
     moved = (before.stage, before.detail, before.percent) != (state.stage, state.detail, state.percent)
     if moved or found.kind in ("batch", "alive", "init", "load-begin", "load-end", "capture-end"):
-        return replace(state, seen_life=True, last_progress_line=item.number, steps=state.steps + 1)
+        return replace(state, seen_life=True, last_progress_line=item.number, position=state.position + 1)
     return state if state.seen_life else replace(state, seen_life=True)
 
 
-def feed(state: Progress, chunk: str) -> Progress:
+def feed(state: State, chunk: str) -> State:
     """State after the next piece of the log. What follows its last line end waits for the next piece,
     except for a progress bar, which counts as it is drawn."""
     text = state._tail + chunk
@@ -282,7 +282,7 @@ def feed(state: Progress, chunk: str) -> Progress:
     return replace(state, _line=number, _tail=tail, _skip=skip)
 
 
-def finish(state: Progress) -> Progress:
+def finish(state: State) -> State:
     """State at the end of the log: the unfinished last line counts, and so does an open traceback."""
     if state._tail:
         state = step(state, entry(state._line, state._tail))
