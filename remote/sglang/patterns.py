@@ -40,7 +40,7 @@ LINES: tuple[str, ...] = (
     r"ProcessGroup\w+\.cpp",
     r"error: (?:argument|unrecognized|the following|ambiguous|one of)|usage: \S",
     r"Ignore import error|has no SGLang implementation",
-    r"is adjusted|is reset to|change page_size|age size is|verlap schedul|ixed chunked|fallback to|overriding "
-    r"|is set to|defaulting to|speculative_adaptive disabled|promoting --",
+    r"is adjusted|is reset to|change page_size|age size is|verlap schedul|ixed chunked|fallback to"
+    r"|overriding |is set to|defaulting to|speculative_adaptive disabled|promoting --",
     r"launch_server|sglang serve|# requested:|DeepSeek MTP|RLIMIT_NOFILE",
 )
