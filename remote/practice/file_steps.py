@@ -113,7 +113,10 @@ def draft(change: Callable[[dict[str, Any]], object]) -> Step:
     def step(at: Breaking) -> None:
         path = at.layout.draft / "config.json"
         config = json.loads(path.read_text(encoding="utf-8"))
+        before = json.dumps(config)
         change(config)
+        if json.dumps(config) == before:
+            raise RefusedError("the draft's config.json says that already", hint="inv deploy-fix")
         write(at, path, (json.dumps(config, indent=2) + "\n").encode())
 
     return step

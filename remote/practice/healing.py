@@ -10,7 +10,7 @@ import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from remote.errors import RefusedError, UsageError
+from remote.errors import FixopsError, RefusedError, UsageError
 from remote.practice import journal, processes, record, server
 from remote.practice.journal import Running
 from remote.practice.layout import Layout
@@ -40,7 +40,17 @@ def heal(layout: Layout, name: str = "") -> list[Healed]:
         folders = [folder for folder in folders if folder.name == name]
         if not folders:
             raise UsageError(f"the fault '{name}' is not in force", hint="inv practice.break shows which are")
-    return [heal_one(layout, there, folder) for folder in folders]
+    healed: list[Healed] = []
+    failed: list[FixopsError] = []
+    for folder in folders:
+        try:
+            healed.append(heal_one(layout, there, folder))
+        except FixopsError as error:
+            # What this fault keeps broken is no reason to leave the others in force.
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return healed
 
 
 def heal_one(layout: Layout, there: Record, folder: Path) -> Healed:

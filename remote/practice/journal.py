@@ -128,7 +128,8 @@ def _state(path: Path) -> dict[str, Any]:
 def _content(path: Path) -> bytes:
     """The file without the hole at its end: weights are gigabytes of nothing behind a short header."""
     with path.open("rb") as file:
-        data_ends = os.lseek(file.fileno(), 0, os.SEEK_HOLE) if path.stat().st_size else 0
+        data_ends = file.seek(0, os.SEEK_HOLE) if path.stat().st_size else 0
+        file.seek(0)
         return file.read(data_ends)
 
 
