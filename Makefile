@@ -1,0 +1,23 @@
+# Two commands do everything: `make demo` and `make test`. Both make the environment in .venv first.
+
+PYTHON ?= python3
+
+.PHONY: demo test lint bench clean
+
+demo: .venv/ready
+	$(PYTHON) tools/demo.py
+
+test: .venv/ready
+	.venv/bin/python -m pytest
+
+lint: .venv/ready
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+.venv/ready: pyproject.toml tools/environment.py
+	$(PYTHON) tools/environment.py
+	@touch $@
+
+clean:
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache

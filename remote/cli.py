@@ -1,0 +1,221 @@
+"""One command from its options to its exit code: nodes, sessions, errors, the JSON document.
+
+What a command does with one node is a function `each(session, reporter) -> Result`; this module
+runs it on every node named, and turns whatever happens into the contract's exit codes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+from . import inventory, secrets
+from .errors import ExitCode, FixopsError, InterruptedByUser, UsageError, worst
+from .inventory import Inventory, Node
+from .redact import cleaner
+from .render.console import console, print_error, print_json
+from .render.reporter import TerminalReporter
+from .reporting import Reporter, Silent
+from .session import Session, open_session
+
+SCHEMA = 1
+# A group is read side by side; more connections at once than this only wait for each other.
+MAX_PARALLEL = 32
+
+
+class Result(Protocol):
+    """What a command found out on one node."""
+
+    @property
+    def exit_code(self) -> ExitCode: ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A result that is its own JSON, and good as it is."""
+
+    entry: dict[str, Any]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.OK
+
+    def to_json(self) -> dict[str, Any]:
+        return self.entry
+
+
+Each = Callable[[Session, Reporter], Result]
+Show = Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What every command takes."""
+
+    command: str
+    node: str | None = None
+    inventory: str | None = None
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    node: str
+    result: Result | None
+    error: FixopsError | None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if self.error is not None:
+            return self.error.exit_code
+        assert self.result is not None
+        return self.result.exit_code
+
+    def to_json(self) -> dict[str, Any]:
+        if self.result is not None:
+            return self.result.to_json()
+        assert self.error is not None
+        return {"node": self.node, "error": error_json(self.error), **self.error.data}
+
+
+def error_json(error: FixopsError) -> dict[str, Any]:
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def guarded(options: Options, body: Callable[[], ExitCode]) -> NoReturn:
+    """Run a command's body; every way out of it ends here, with one message and one exit code."""
+    try:
+        code = body()
+    except KeyboardInterrupt:
+        code = finish(
+            options, [], InterruptedByUser("interrupted", hint=f"inv {options.command} again is safe")
+        )
+    except FixopsError as error:
+        code = finish(options, [], error)
+    except Exception:
+        # The one case in which a traceback helps: a bug in the toolkit.
+        sys.stderr.write(cleaner(_known_secrets)(traceback.format_exc()))
+        code = finish(options, [], FixopsError("a bug in fixops (traceback above)", hint="please report it"))
+    sys.exit(int(code))
+
+
+def finish(options: Options, outcomes: Sequence[Outcome], error: FixopsError | None = None) -> ExitCode:
+    """Print the JSON document or the errors; return the exit code of it all."""
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    code = error.exit_code if error else worst([outcome.exit_code for outcome in outcomes])
+    first = error or next((o.error for o in failed if o.exit_code == code), None)
+    if options.json:
+        document = {
+            "schema": SCHEMA,
+            "command": options.command,
+            "ok": code == ExitCode.OK,
+            "exit_code": int(code),
+            "nodes": [outcome.to_json() for outcome in outcomes],
+            "error": error_json(first) if first else None,
+        }
+        print_json(_clean_tree(document, cleaner(_known_secrets)))
+    for each in [error] if error else [outcome.error for outcome in failed]:
+        if each is not None:
+            print_error(_clean_error(each))
+    return code
+
+
+# Values of `${VAR}` references of the nodes that this command works on: never printed.
+_known_secrets: set[str] = set()
+
+
+def _clean_error(error: FixopsError) -> FixopsError:
+    clean = cleaner(_known_secrets)
+    error.message, error.hint = clean(error.message), clean(error.hint)
+    return error
+
+
+def _clean_tree(value: Any, clean: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {key: _clean_tree(item, clean) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean_tree(item, clean) for item in value]
+    return value
+
+
+def load_inventory(options: Options) -> tuple[Inventory, list[Node]]:
+    found = inventory.load(options.inventory, only=options.node)
+    nodes = found.select(options.node)
+    for node in nodes:
+        _known_secrets.update(secrets.values(node.server, os.environ))
+    return found, nodes
+
+
+def on_nodes(options: Options, nodes: Sequence[Node], each: Each, show: Show, *, parallel: bool) -> ExitCode:
+    """Run `each` on every node: side by side when it only reads, else one after another.
+
+    A changing command stops at the first node that it could not finish: the rest of the group keeps
+    what it has.
+    """
+    outcomes: list[Outcome] = []
+    if parallel and len(nodes) > 1:
+        with ThreadPoolExecutor(min(MAX_PARALLEL, len(nodes))) as pool:
+            outcomes = list(pool.map(lambda node: _one(options, node, each, Silent()), nodes))
+        for outcome in outcomes:
+            _show(options, outcome, show)
+        return finish(options, outcomes)
+    for node in nodes:
+        reporter = TerminalReporter(console(to_stderr=options.json), node.name, cleaner(_known_secrets))
+        try:
+            outcome = _one(options, node, each, reporter)
+        finally:
+            reporter.close()
+        outcomes.append(outcome)
+        _show(options, outcome, show)
+        if outcome.error is not None and not parallel:
+            break
+    return finish(options, outcomes)
+
+
+def _show(options: Options, outcome: Outcome, show: Show) -> None:
+    if not options.json and outcome.result is not None:
+        show(outcome.result)
+
+
+def _one(options: Options, node: Node, each: Each, reporter: Reporter) -> Outcome:
+    try:
+        with open_session(node) as session:
+            return Outcome(node.name, each(session, reporter), None)
+    except FixopsError as error:
+        error.node = error.node or node.name
+        return Outcome(node.name, None, error)
+
+
+def refuse_invoke_dry(options: Options, dry: bool) -> None:
+    """`inv --dry` would make every remote command an empty success: it is refused."""
+    if dry:
+        guarded(options, _refuse_dry)
+
+
+def _refuse_dry() -> ExitCode:
+    raise UsageError("inv --dry does not work with fixops", hint="use --dry-run behind the command's name")
+
+
+def must_confirm(options: Options, *, yes: bool, dry_run: bool) -> None:
+    """Without a terminal nobody can be asked: such a run says --yes, or changes nothing."""
+    if not yes and not dry_run and not sys.stdin.isatty():
+        raise UsageError(
+            f"inv {options.command} changes the node, and there is no terminal to ask on",
+            hint=f"inv {options.command} --yes, or --dry-run to see what it would do",
+        )
+
+
+def ask(question: str) -> bool:
+    """A yes-or-no question on the terminal, asked on stderr."""
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,208 @@
+"""The commands behind tasks.py: options in, exit code out. Each is parse, call, show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from . import bundles, cli, deploy, fitting, history, status, steps, unlock, verify
+from .bundles import Bundle
+from .cli import Options, Outcome, Plain
+from .errors import ExitCode, RefusedError, UsageError
+from .inventory import Inventory
+from .plan import Plan
+from .render import show
+from .reporting import Reporter
+from .session import Session
+
+Verb = Callable[..., Any]
+
+WATCH_EVERY_S = 5.0
+
+
+@dataclass(frozen=True)
+class Change:
+    """What the commands that change something take besides."""
+
+    yes: bool = False
+    dry_run: bool = False
+    wait: bool = False
+
+    @property
+    def wait_s(self) -> float:
+        """`--wait` waits for the lock as long as a deploy may take, an hour."""
+        return 3600.0 if self.wait else 0.0
+
+
+def _bundle(found: Inventory, name: str | None) -> Bundle:
+    wanted = name or found.default_fix
+    if wanted is None:
+        known = ", ".join(bundle.name for bundle in bundles.list_bundles())
+        raise UsageError(
+            f"no fix named, and {found.path} has no defaults.fix", hint=f"give --fix NAME, one of: {known}"
+        )
+    return bundles.find_bundle(wanted)
+
+
+def _confirm(options: Options, change: Change, node: str) -> Callable[[Plan], bool]:
+    def confirm(plan: Plan) -> bool:
+        if not options.json or not change.yes:
+            show.plan(options, node, plan)
+        if change.yes or cli.ask(f"carry this out on {node}?"):
+            return True
+        raise RefusedError(f"{node}: not confirmed, nothing was changed", hint="", node=node)
+
+    return confirm
+
+
+def reading(
+    options: Options, verb: Callable[[Session, Bundle], Any], view: Callable[[Any], None], fix: str | None
+) -> NoReturn:
+    """A command that only reads: all nodes of a group side by side."""
+
+    def body() -> ExitCode:
+        found, nodes = cli.load_inventory(options)
+        bundle = _bundle(found, fix)
+        return cli.on_nodes(options, nodes, lambda session, _: verb(session, bundle), view, parallel=True)
+
+    cli.guarded(options, body)
+
+
+def changing(
+    options: Options, change: Change, verb: Verb, view: Callable[[Any], None], fix: str | None, **more: Any
+) -> NoReturn:
+    """A command that changes the node: one node after another, confirmed, under the node's lock."""
+
+    def body() -> ExitCode:
+        cli.must_confirm(options, yes=change.yes, dry_run=change.dry_run)
+        found, nodes = cli.load_inventory(options)
+        bundle = _bundle(found, fix)
+
+        def each(session: Session, reporter: Reporter) -> Any:
+            confirm = _confirm(options, change, session.node.name)
+            return verb(
+                session,
+                bundle,
+                reporter,
+                confirm=confirm,
+                dry_run=change.dry_run,
+                wait_s=change.wait_s,
+                **more,
+            )
+
+        return cli.on_nodes(options, nodes, each, view, parallel=False)
+
+    cli.guarded(options, body)
+
+
+def deploy_fix(options: Options, change: Change, fix: str | None, from_pristine: bool) -> NoReturn:
+    changing(options, change, deploy.deploy_fix, show.deployed, fix, from_pristine=from_pristine)
+
+
+def verify_node(options: Options, fix: str | None, verbose: bool) -> NoReturn:
+    reading(options, verify.verify, lambda result: show.verified(result, verbose=verbose), fix)
+
+
+def status_of(options: Options, fix: str | None, watch: bool) -> NoReturn:
+    if not watch:
+        reading(options, status.status, show.status, fix)
+
+    def body() -> ExitCode:
+        if options.json:
+            raise UsageError(
+                "--watch and --json do not go together", hint="run inv status --json again and again"
+            )
+        found, nodes = cli.load_inventory(options)
+        bundle = _bundle(found, fix)
+
+        def each(session: Session, _: Reporter) -> Any:
+            show.watched(lambda: status.status(session, bundle), WATCH_EVERY_S)
+
+        return cli.on_nodes(options, nodes[:1], each, show.quiet, parallel=False)
+
+    cli.guarded(options, body)
+
+
+def fixes_on(options: Options) -> NoReturn:
+    """Every bundle, held against the node's files."""
+
+    def body() -> ExitCode:
+        _, nodes = cli.load_inventory(options)
+        return cli.on_nodes(
+            options, nodes, lambda session, _: fitting.fitting(session), show.fitting, parallel=True
+        )
+
+    cli.guarded(options, body)
+
+
+def practice(
+    command: str, as_json: bool, body: Callable[[Callable[[str], None]], tuple[dict[str, Any], list[str]]]
+) -> NoReturn:
+    """The practice node's own commands: their answer, and what they say while they work."""
+    options = Options(command, json=as_json)
+
+    def run() -> ExitCode:
+        entry, lines = body(show.message)
+        if as_json:
+            return cli.finish(options, [Outcome("practice", Plain(entry), None)])
+        for line in lines:
+            show.line(line)
+        return ExitCode.OK
+
+    cli.guarded(options, run)
+
+
+def step(options: Options, change: Change, name: str, fix: str | None) -> NoReturn:
+    changing(options, change, steps.run_step, show.stepped, fix, name=name)
+
+
+def stop(options: Options, change: Change, fix: str | None) -> NoReturn:
+    changing(options, change, steps.stop, show.stepped, fix)
+
+
+def start(options: Options, change: Change, fix: str | None) -> NoReturn:
+    changing(options, change, steps.start_only, show.started, fix)
+
+
+def restart(options: Options, change: Change, fix: str | None) -> NoReturn:
+    changing(options, change, steps.restart, show.stepped, fix)
+
+
+def health(options: Options, fix: str | None) -> NoReturn:
+    def body() -> ExitCode:
+        found, nodes = cli.load_inventory(options)
+        bundle = _bundle(found, fix)
+        return cli.on_nodes(
+            options,
+            nodes,
+            lambda session, reporter: steps.health(session, bundle, reporter),
+            show.quiet,
+            parallel=False,
+        )
+
+    cli.guarded(options, body)
+
+
+def history_of(options: Options, limit: int) -> NoReturn:
+    def body() -> ExitCode:
+        _, nodes = cli.load_inventory(options)
+        return cli.on_nodes(
+            options, nodes, lambda session, _: history.history(session, limit), show.history, parallel=True
+        )
+
+    cli.guarded(options, body)
+
+
+def unlock_node(options: Options, yes: bool) -> NoReturn:
+    def body() -> ExitCode:
+        _, nodes = cli.load_inventory(options)
+        return cli.on_nodes(
+            options,
+            nodes,
+            lambda session, _: unlock.unlock(session, release=yes),
+            show.unlocked,
+            parallel=False,
+        )
+
+    cli.guarded(options, body)

@@ -1,0 +1,81 @@
+"""What the inventory's server entry means: paths, ranks, GPUs, arguments by SGLang's own names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .inventory import ArgValue, Node, ServerEntry
+
+# Long options that have another name in ServerArgs (server_args.py, add_cli_args, 0.5.5 to 0.5.12),
+# and the abbreviations that argparse accepts for them and people write.
+_NAMES = {
+    "model": "model_path",
+    "tensor_parallel_size": "tp_size",
+    "tp": "tp_size",
+    "pipeline_parallel_size": "pp_size",
+    "pp": "pp_size",
+    "data_parallel_size": "dp_size",
+    "dp": "dp_size",
+    "expert_parallel_size": "ep_size",
+    "ep": "ep_size",
+    "speculative_draft_model": "speculative_draft_model_path",
+    "speculative_algo": "speculative_algorithm",
+}
+
+
+def wanted_args(server: ServerEntry) -> dict[str, ArgValue]:
+    """The arguments that the inventory asks for, keyed as SGLang spells them (`tp_size`)."""
+    args: dict[str, ArgValue] = {"model_path": server.model_path, "port": server.port}
+    if server.draft_model_path is not None:
+        args["speculative_draft_model_path"] = server.draft_model_path
+    for key, value in server.args.items():
+        name = key.replace("-", "_")
+        args[_NAMES.get(name, name)] = value
+    return args
+
+
+def draft_config_path(server: ServerEntry) -> str | None:
+    return f"{server.draft_model_path}/config.json" if server.draft_model_path else None
+
+
+def model_config_path(server: ServerEntry) -> str:
+    return f"{server.model_path}/config.json"
+
+
+def http_host(server: ServerEntry) -> str:
+    """Where the node itself reaches its server: a wildcard address is reached on loopback."""
+    host = str(server.args.get("host", "127.0.0.1"))
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def our_gpus(node: Node) -> frozenset[int] | None:
+    """The GPU indices that the node's server uses; None when nothing limits them.
+
+    From CUDA_VISIBLE_DEVICES, else base-gpu-id and the number of ranks (server_args.py).
+    """
+    visible = node.server.env.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        numbers = [part.strip() for part in visible.split(",") if part.strip()]
+        return frozenset(int(part) for part in numbers) if all(p.isdigit() for p in numbers) else None
+    base = _number(node.server, "base_gpu_id")
+    if base is None:
+        return None
+    step = _number(node.server, "gpu_id_step") or 1
+    return frozenset(base + step * rank for rank in range(expected_ranks(node.server)))
+
+
+def expected_ranks(server: ServerEntry) -> int:
+    """Scheduler processes of one node: tp x pp, and x dp unless attention shares them.
+
+    With --enable-dp-attention the DP ranks lie inside the TP group (managers/data_parallel_controller.py).
+    """
+    tp, pp = _number(server, "tp_size") or 1, _number(server, "pp_size") or 1
+    dp = _number(server, "dp_size") or 1
+    nodes = _number(server, "nnodes") or 1
+    attention = bool(wanted_args(server).get("enable_dp_attention"))
+    return max(1, tp * pp * (1 if attention else dp) // nodes)
+
+
+def _number(server: ServerEntry, name: str) -> int | None:
+    value: Any = wanted_args(server).get(name)
+    return int(value) if isinstance(value, int | float | str) and str(value).isdigit() else None

@@ -1,0 +1,247 @@
+"""The inventory: which nodes there are, how to reach them, and what each is meant to serve.
+
+Wrong keys, wrong types and dangling names are errors that give the file, the line and the nearest
+valid key. Values are data: they reach the node as arguments, never through a shell.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .errors import ConnectError, InventoryError, UsageError
+from .practice.layout import here as practice_node
+from .yamlfile import Document, load_document
+
+DEFAULT_PATH = "inventory.yaml"
+ArgValue = str | int | float | bool | list[str | int | float] | dict[str, Any] | None
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Defaults(_Strict):
+    node: str | None = None
+    fix: str | None = None
+
+
+class NodeEntry(_Strict):
+    """How to reach one node. What is unset comes from ssh_config."""
+
+    practice: bool = False
+    host: str | None = None
+    user: str | None = None
+    port: int | None = Field(default=None, ge=1, le=65535)
+    gateway: str | None = None
+    identity_file: str | None = None
+    known_hosts: str | None = None
+    ssh_config: str | None = None
+    python: str | None = None
+    server: str | None = None
+    sudo: bool = False
+    state_dir: str | None = None
+
+
+class Expect(_Strict):
+    accept_len: float | None = Field(default=None, gt=0)
+    output_tok_s: float | None = Field(default=None, gt=0)
+
+
+class ServerEntry(_Strict):
+    """What one SGLang server is meant to be."""
+
+    model_path: str
+    draft_model_path: str | None = None
+    port: int = Field(ge=1, le=65535)
+    log: str
+    args: dict[str, ArgValue] = {}
+    env: dict[str, str] = {}
+    command: list[str] | None = Field(default=None, min_length=1)
+    cwd: str | None = None
+    ready_timeout_s: float = Field(default=1800, gt=0)
+    expect: Expect = Expect()
+
+
+class InventoryFile(_Strict):
+    defaults: Defaults = Defaults()
+    nodes: dict[str, NodeEntry]
+    groups: dict[str, list[str]] = {}
+    servers: dict[str, ServerEntry] = {}
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node, resolved: where it is and what it is meant to serve."""
+
+    name: str
+    host: str
+    user: str | None
+    port: int | None
+    gateway: str | None
+    identity_file: str | None
+    known_hosts: str | None
+    ssh_config: str | None
+    python: str
+    sudo: bool
+    state_dir: str | None
+    server_name: str
+    server: ServerEntry
+
+
+@dataclass(frozen=True)
+class Inventory:
+    path: Path
+    default_node: str | None
+    default_fix: str | None
+    nodes: dict[str, Node]
+    groups: dict[str, list[str]]
+
+    def select(self, name: str | None) -> list[Node]:
+        """The node called `name`, or the nodes of the group called so (default: `defaults.node`)."""
+        wanted = name or self.default_node
+        if wanted is None:
+            raise UsageError(
+                f"no node named, and {self.path} has no defaults.node",
+                hint="give --node NAME, one of: " + ", ".join(sorted([*self.nodes, *self.groups])),
+            )
+        names = self.groups.get(wanted, [wanted])
+        for each in names:
+            if each not in self.nodes:
+                known = sorted([*self.nodes, *self.groups])
+                raise UsageError(
+                    f"{self.path} has no node or group '{each}'{Document.nearest(each, known)}",
+                    hint="known: " + ", ".join(known),
+                )
+        return [self.nodes[each] for each in names]
+
+
+def load(path: str | None = None, only: str | None = None) -> Inventory:
+    """Read the inventory from `path`, else $FIXOPS_INVENTORY, else inventory.yaml.
+
+    `only` names the node or group that the command is about: a practice node that is not up is an
+    error only for a command that wants it.
+    """
+    file = Path(path or os.environ.get("FIXOPS_INVENTORY") or DEFAULT_PATH)
+    document = load_document(file, InventoryError)
+    parsed = _validate(document)
+    _check_names(parsed, document)
+    wanted = only or parsed.defaults.node
+    wanted_nodes = set(parsed.groups.get(wanted, [wanted])) if wanted else set()
+    nodes = {}
+    for name, entry in parsed.nodes.items():
+        if entry.practice:
+            practice = _practice_node(name, required=name in wanted_nodes)
+            if practice:
+                nodes[name] = practice
+        else:
+            nodes[name] = _node(name, entry, parsed, document)
+    return Inventory(file, parsed.defaults.node, parsed.defaults.fix, nodes, parsed.groups)
+
+
+def _validate(document: Document) -> InventoryFile:
+    try:
+        return InventoryFile.model_validate(document.data)
+    except ValidationError as error:
+        raise InventoryError(
+            document.describe(error, InventoryFile),
+            hint="the keys are described in README.md, section Inventory",
+        ) from None
+
+
+def _check_names(parsed: InventoryFile, document: Document) -> None:
+    def dangling(where: list[str | int], value: str, known: list[str], kind: str) -> InventoryError:
+        place = ".".join(str(part) for part in where)
+        return InventoryError(
+            f"{document.place(where)}: {place} names {kind} '{value}', which is not there"
+            f"{Document.nearest(value, known)}",
+            hint=f"known: {', '.join(known) or 'none'}",
+        )
+
+    nodes, groups, servers = sorted(parsed.nodes), sorted(parsed.groups), sorted(parsed.servers)
+    if parsed.defaults.node and parsed.defaults.node not in [*nodes, *groups]:
+        raise dangling(["defaults", "node"], parsed.defaults.node, [*nodes, *groups], "the node or group")
+    for group, members in parsed.groups.items():
+        if group in parsed.nodes:
+            raise InventoryError(
+                f"{document.place(['groups', group])}: '{group}' is a node and a group", hint="rename one"
+            )
+        for index, member in enumerate(members):
+            if member not in parsed.nodes:
+                raise dangling(["groups", group, index], member, nodes, "the node")
+    for name, entry in parsed.nodes.items():
+        if entry.server is not None and entry.server not in parsed.servers:
+            raise dangling(["nodes", name, "server"], entry.server, servers, "the server")
+
+
+def _node(name: str, entry: NodeEntry, parsed: InventoryFile, document: Document) -> Node:
+    missing = [key for key in ("host", "python", "server") if getattr(entry, key) is None]
+    if missing:
+        raise InventoryError(
+            f"{document.place(['nodes', name])}: node '{name}' lacks {', '.join(missing)}",
+            hint="a node needs host, python and server (or practice: true)",
+        )
+    assert entry.host and entry.python and entry.server
+    return Node(
+        name=name,
+        host=entry.host,
+        user=entry.user,
+        port=entry.port,
+        gateway=entry.gateway,
+        identity_file=entry.identity_file,
+        known_hosts=entry.known_hosts,
+        ssh_config=entry.ssh_config,
+        python=entry.python,
+        sudo=entry.sudo,
+        state_dir=entry.state_dir,
+        server_name=entry.server,
+        server=parsed.servers[entry.server],
+    )
+
+
+def _practice_node(name: str, *, required: bool) -> Node | None:
+    """`inv practice.up` writes an ordinary inventory file: the practice node is read from there."""
+    file = practice_node().inventory
+    if not file.exists():
+        if required:
+            raise ConnectError("the practice node is not up", hint="inv practice.up", node=name)
+        return None
+    document = load_document(file, InventoryError)
+    parsed = _validate(document)
+    (entry,) = parsed.nodes.values()
+    return _node(name, entry, parsed, document)
+
+
+def arguments(server: ServerEntry) -> list[str]:
+    """The server's arguments as a list. `true` is a bare flag; false and null leave the flag out.
+
+    Lists become several values, mappings one JSON value. `${VAR}` is not expanded here.
+    """
+    merged: dict[str, ArgValue] = {"model-path": server.model_path}
+    if server.draft_model_path is not None:
+        merged["speculative-draft-model-path"] = server.draft_model_path
+    merged["port"] = server.port
+    merged.update({key.replace("_", "-"): value for key, value in server.args.items()})
+    argv: list[str] = []
+    for key, value in merged.items():
+        if value is None or value is False:
+            continue
+        argv.append(f"--{key}")
+        if isinstance(value, list):
+            argv.extend(str(item) for item in value)
+        elif isinstance(value, dict):
+            argv.append(json.dumps(value))
+        elif value is not True:
+            argv.append(str(value))
+    return argv
+
+
+def command(node: Node) -> list[str]:
+    """The whole command line of the node's server, secrets still written as `${VAR}`."""
+    head = node.server.command or [node.python, "-m", "sglang.launch_server"]
+    return [*head, *arguments(node.server)]

@@ -1,0 +1,38 @@
+"""What went wrong on the node, in the engineer's words: operation error -> FixopsError."""
+
+from __future__ import annotations
+
+from .errors import FixopsError, LockedError, NodeError, RefusedError
+
+_HINTS = {
+    "no-space": "free space there (df -h), then run the command again",
+    "read-only": "the file system is mounted read-only: remount it, or patch the image it comes from",
+    "permission": "set `sudo: true` for this node in the inventory, or log in as the files' owner",
+    "precondition": "somebody changed the file meanwhile: run the command again to see the new plan",
+    "compile": "nothing was moved into place; see the bundle's edits (docs/fixes.md)",
+    "missing": "check the paths in the inventory",
+    "timeout": "run `inv status` to see what state the node is in",
+}
+
+
+def translate(error: NodeError, node: str, op: str) -> FixopsError:
+    """LockedError for a held lock, RefusedError where a precondition or the machine forbids it."""
+    if error.kind == "locked":
+        holder = error.data.get("holder") or {}
+        who = holder.get("who", "somebody")
+        doing = f" ({holder['command']})" if holder.get("command") else ""
+        since = f" since {holder['since']}" if holder.get("since") else ""
+        return LockedError(
+            f"{node} is locked by {who}{doing}{since}",
+            hint=f"wait with --wait, or look at it with: inv unlock --node {node}",
+            node=node,
+            data={"holder": holder},
+        )
+    if error.kind in _HINTS:
+        return RefusedError(f"{node}: {error.message}", hint=_HINTS[error.kind], node=node, data=error.data)
+    return FixopsError(
+        f"{node}: the operation '{op}' failed: {error.message}",
+        hint="this is a bug in fixops: please report it with this message",
+        node=node,
+        data=error.data,
+    )

@@ -1,0 +1,288 @@
+"""Reading a node: one request for the facts, one more for contents that were never seen before."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from . import bundles, fixes, ownership, wiring
+from .cache import Contents
+from .errors import RefusedError
+from .intent import draft_config_path, http_host, model_config_path, our_gpus
+from .inventory import Node
+from .picture import ConfigFile, Facts, Picture
+from .session import Session
+from .sglang import boots, patterns
+
+PACKAGE = "sglang"
+# Files of any other architecture are fetched once the model's config.json has told which it is.
+USUAL_ARCHITECTURE = "KimiK25ForConditionalGeneration"
+# /health of 0.5.9 waits up to 20 s for the scheduler (entrypoints/http_server.py): wait a little longer.
+HEALTH_TIMEOUT_S = 25.0
+GENERATE_TIMEOUT_S = 60.0
+OBSERVE_TIMEOUT_S = 120.0
+GPU_TIMEOUT_S = 20.0
+LOG_TAIL_BYTES = 128 * 1024
+MAX_SOURCE_BYTES = 4 * 1024 * 1024
+
+
+def generate_request(tokens: int = 8) -> dict[str, Any]:
+    """One real generation: what proves that the scheduler, its ranks and the detokenizer work."""
+    body = {
+        "text": "The capital of France is",
+        "sampling_params": {"temperature": 0, "max_new_tokens": tokens},
+    }
+    return {
+        "name": "generate",
+        "method": "POST",
+        "path": "/generate",
+        "body": json.dumps(body),
+        "timeout_s": GENERATE_TIMEOUT_S,
+    }
+
+
+def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, Any]:
+    """The parameters of one observation. `probe` also asks the server over HTTP."""
+    server = node.server
+    env = dict(server.env)
+    sources = wanted_sources(bundle)
+    configs = [path for path in (draft_config_path(server), model_config_path(server)) if path]
+    wanted: dict[str, Any] = {
+        "node": {},
+        "package": {"name": PACKAGE, "env": env, "cwd": server.cwd},
+        "files": {"root": None, "paths": sources},
+        "configs": {"paths": configs},
+        "bytecode": {"root": None, "files": bundle_files(bundle), "env": env},
+        "procs": {"port": server.port},
+        "gpus": {"timeout_s": GPU_TIMEOUT_S},
+        "log": {
+            "path": server.log,
+            "patterns": [*patterns.LINES, *([bundle.marker] if bundle.marker else [])],
+            "boot": "last",
+            "tail_bytes": LOG_TAIL_BYTES,
+        },
+        "state": {},
+    }
+    if probe:
+        get = {"method": "GET", "body": None}
+        wanted["http"] = {
+            "port": server.port,
+            "host": http_host(server),
+            "requests": [
+                {"name": "health", "path": "/health", "timeout_s": HEALTH_TIMEOUT_S, **get},
+                {"name": "server_info", "path": "/server_info", "timeout_s": HEALTH_TIMEOUT_S, **get},
+                {"name": "get_server_info", "path": "/get_server_info", "timeout_s": HEALTH_TIMEOUT_S, **get},
+                generate_request(),
+            ],
+        }
+    return wanted
+
+
+def bundle_files(bundle: bundles.Bundle) -> list[str]:
+    """Every file that the bundle edits in any version."""
+    return sorted({entry.path for entry in bundle.spec.files})
+
+
+def wanted_sources(bundle: bundles.Bundle) -> list[str]:
+    """Every file whose text planning or the wiring may need, in any version: absent ones are no error."""
+    return sorted({*bundle_files(bundle), *wiring.needed_files(None, USUAL_ARCHITECTURE)})
+
+
+def observe(session: Session, bundle: bundles.Bundle, *, probe: bool = True) -> Picture:
+    """Read the node. A section that cannot be read is part of the picture, not an exception."""
+    node = session.node
+    facts = session.request(
+        "observe", {"sections": sections(node, bundle, probe=probe)}, timeout_s=OBSERVE_TIMEOUT_S
+    )
+    files = {} if "error" in facts.get("files", {"error": 0}) else facts["files"]
+    contents, compile_errors = _contents(session, files, bundle_files(bundle))
+    return assemble(node, bundle, facts, contents, compile_errors, uid=session.helper.hello["uid"])
+
+
+def _contents(
+    session: Session, files: Mapping[str, Facts], targets: list[str]
+) -> tuple[dict[str, bytes | None], dict[str, Any]]:
+    """The text of each file by relative path, and what the node's compiler says of the bundle's files.
+
+    Both depend on the content alone (and the node's Python): what is known by hash is not asked again.
+    """
+    cache, python = Contents(), str(session.helper.hello["version"])
+    contents: dict[str, bytes | None] = {}
+    verdicts: dict[str, Any] = {}
+    fetch, judge = [], []
+    for path, fact in files.items():
+        if not fact.get("exists"):
+            contents[path] = None
+            continue
+        contents[path] = cache.get(fact["sha256"])
+        if contents[path] is None:
+            fetch.append(path)
+        if path in targets:
+            verdicts[path] = cache.note(fact["sha256"], f"compiles.{python}")
+            if verdicts[path] is None:
+                judge.append(path)
+    if fetch or judge:
+        reply = session.request(
+            "read_files",
+            {
+                "paths": [files[path]["real_path"] for path in fetch],
+                "compile": [files[path]["real_path"] for path in judge],
+                "max_bytes": MAX_SOURCE_BYTES,
+            },
+        )
+        for path in fetch:
+            found = reply["files"][files[path]["real_path"]]
+            contents[path] = zlib.decompress(base64.b64decode(found["z"])) if "z" in found else None
+            if contents[path] is not None:
+                cache.put(contents[path] or b"")
+        for path in judge:
+            verdicts[path] = reply["compiles"][files[path]["real_path"]]
+            cache.put_note(files[path]["sha256"], f"compiles.{python}", verdicts[path])
+    return contents, verdicts
+
+
+def assemble(
+    node: Node,
+    bundle: bundles.Bundle,
+    facts: Facts,
+    contents: Mapping[str, bytes | None],
+    compile_errors: Mapping[str, Any],
+    *,
+    uid: int,
+) -> Picture:
+    """What follows from the facts. Pure: the same facts give the same picture."""
+    imported = (facts.get("package") or {}).get("imported") or {}
+    version, root = imported.get("version"), imported.get("root")
+    fix = None
+    if version is not None and root is not None:
+        record = {
+            path: fact.get("record_sha256")
+            for path, fact in facts.get("files", {}).items()
+            if isinstance(fact, Mapping)
+        }
+        fix = fixes.evaluate(bundle, version, contents, record)
+    config = _config_file(node, bundle, version, facts)
+    model_config = _model_config(node, facts)
+    effective = _effective(facts)
+    return Picture(
+        node=node,
+        bundle=bundle,
+        facts=facts,
+        version=version,
+        root=root,
+        sources=contents,
+        compile_errors=compile_errors,
+        fix=fix,
+        config=config,
+        model_config=model_config,
+        wiring=_wiring(version, contents, model_config, config.text if config else None),
+        meant=_wiring(version, contents, model_config, _meant_text(config)),
+        ownership=_ownership(node, facts, uid),
+        boot=_last_boot(facts),
+        effective=effective,
+    )
+
+
+def _config_file(node: Node, bundle: bundles.Bundle, version: str | None, facts: Facts) -> ConfigFile | None:
+    path = draft_config_path(node.server)
+    if path is None:
+        return None
+    found = facts.get("configs", {}).get(path) or {}
+    text = found["text"].encode() if isinstance(found.get("text"), str) else None
+    state = fixes.evaluate_config(bundle, text, version) if text is not None and version else None
+    return ConfigFile(path, found, text, state)
+
+
+def _meant_text(config: ConfigFile | None) -> bytes | None:
+    """The draft's configuration as the bundle wants it."""
+    if config is None or config.state is None or config.state.state == "misfit":
+        return None
+    return config.state.new_text or config.text
+
+
+def _model_config(node: Node, facts: Facts) -> Mapping[str, Any] | None:
+    found = facts.get("configs", {}).get(model_config_path(node.server)) or {}
+    return _json_object(found.get("text"))
+
+
+def _json_object(text: Any) -> Mapping[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (TypeError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _wiring(
+    version: str | None,
+    contents: Mapping[str, bytes | None],
+    model_config: Mapping[str, Any] | None,
+    draft_text: bytes | None,
+) -> wiring.Wiring | None:
+    draft = _json_object(draft_text)
+    if version is None or model_config is None or draft is None:
+        return None
+    text_config = model_config.get("text_config") or model_config
+    architecture = (model_config.get("architectures") or [None])[0]
+    layers = text_config.get("num_hidden_layers")
+    if architecture is None or layers is None:
+        return None
+    return wiring.compute(
+        {path: text.decode("utf-8", "replace") for path, text in contents.items() if text is not None},
+        version=version,
+        architecture=architecture,
+        num_layers=layers,
+        first_k_dense_replace=text_config.get("first_k_dense_replace", 0),
+        draft_config=dict(draft),
+    )
+
+
+def _ownership(node: Node, facts: Facts, uid: int) -> ownership.Ownership | None:
+    procs, gpus, state = facts.get("procs", {}), facts.get("gpus", {}), facts.get("state", {})
+    if "error" in procs:
+        return None
+    booted = [(boot["pid"], boot["starttime_ticks"]) for boot in state.get("boots", []) if "pid" in boot]
+    return ownership.assess(
+        procs,
+        {} if "error" in gpus else gpus,
+        port=node.server.port,
+        our_uid=uid,
+        our_gpus=our_gpus(node),
+        booted=booted,
+    )
+
+
+def _last_boot(facts: Facts) -> boots.Boot | None:
+    log = facts.get("log", {})
+    if "error" in log or not log.get("exists"):
+        return None
+    found = boots.read_lines([(each["line"], each["text"]) for each in log["matches"]])
+    return found[-1] if found else None
+
+
+def _effective(facts: Facts) -> Mapping[str, Any] | None:
+    """What the running server says its arguments are: /server_info, or /get_server_info before it."""
+    http = facts.get("http", {})
+    for name in ("server_info", "get_server_info"):
+        reply = http.get(name, {})
+        if reply.get("status") == 200:
+            value = _json_object(reply.get("body"))
+            if value is not None:
+                return value
+    return None
+
+
+def require_package(picture: Picture) -> str:
+    """The root of the SGLang that the server would import; RefusedError when there is none."""
+    if picture.root is None:
+        node = picture.node
+        problem = picture.facts.get("package", {}).get("error", {}).get("message", "not found")
+        raise RefusedError(
+            f"{node.name}: {node.python} finds no package '{PACKAGE}': {problem}",
+            hint="set `python` of this node to the interpreter that runs SGLang",
+            node=node.name,
+        )
+    return picture.root

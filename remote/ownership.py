@@ -1,0 +1,266 @@
+"""Whose process is it? Decides from facts what is our server, what is stale, and what is foreign.
+
+A process is named by pid and start time. Only a process that is ours to signal may be ended; the
+reason is part of the answer. Never by name alone: a title says what a process is, not whose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    starttime_ticks: int
+    title: str
+    role: str | None
+    user: str
+    uid: int
+    ppid: int
+    sid: int
+    state: str
+    start_time: float
+
+    @property
+    def alive(self) -> bool:
+        return self.state not in ("Z", "X")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes of one server: one session, or one tree where the starter made no session."""
+
+    launcher: Process | None
+    members: tuple[Process, ...]
+    port: int | None
+
+    @property
+    def alive(self) -> tuple[Process, ...]:
+        return tuple(member for member in self.members if member.alive)
+
+    def ranks(self) -> tuple[Process, ...]:
+        return tuple(member for member in self.alive if member.role == "scheduler")
+
+
+@dataclass(frozen=True)
+class Stale:
+    process: Process
+    why: str
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Somebody else's: never touched. `what` is what it holds: a GPU, or our port."""
+
+    pid: int | None
+    title: str
+    user: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Ownership:
+    server: Group | None
+    stale: tuple[Stale, ...]
+    foreign: tuple[Foreign, ...]
+    others: tuple[Group, ...]
+    port_holder: Process | None
+    port_held: bool
+
+    def to_end(self) -> list[Process]:
+        """What must go before a start: the server itself, then what is stale. Launchers first."""
+        members = list(self.server.members) if self.server else []
+        members += [each.process for each in self.stale if each.process not in members]
+        return sorted(members, key=lambda process: process.role != "launcher")
+
+
+def processes_of(facts: Facts) -> list[Process]:
+    return [
+        Process(
+            pid=raw["pid"],
+            starttime_ticks=raw["starttime_ticks"],
+            title=raw["title"],
+            role=raw["role"],
+            user=raw["user"],
+            uid=raw["uid"],
+            ppid=raw["ppid"],
+            sid=raw["sid"],
+            state=raw["state"],
+            start_time=raw["start_time"],
+        )
+        for raw in facts.get("processes", [])
+    ]
+
+
+def assess(
+    procs: Facts,
+    gpus: Facts,
+    *,
+    port: int,
+    our_uid: int,
+    our_gpus: frozenset[int] | None,
+    booted: Iterable[tuple[int, int]] = (),
+) -> Ownership:
+    """Sort the node's SGLang processes, the port's holder and the GPUs' holders.
+
+    `our_gpus` are the indices that our server uses, None for all of the node's. `booted` are (pid,
+    start ticks) of servers that this toolkit started: they are ours on any port.
+    """
+    processes = processes_of(procs)
+    by_pid = {process.pid: process for process in processes}
+    argv_of = {raw["pid"]: raw.get("argv") or [] for raw in procs.get("processes", [])}
+    listeners = procs.get("listeners", [])
+    holder_pids = {each["pid"] for each in listeners if each.get("pid") is not None}
+    groups = _groups(processes, argv_of, holder_pids, port)
+    booted_set = set(booted)
+
+    server: Group | None = None
+    stale: list[Stale] = []
+    others: list[Group] = []
+    ours: set[int] = set()
+    # A server whose rank we see on our port beats one that only says it wants the port.
+    for group in sorted(groups, key=lambda group: not holder_pids & {m.pid for m in group.members}):
+        reason = _claim(group, port, our_uid, booted_set, by_pid)
+        if reason is None:
+            others.append(group)
+            continue
+        ours.update(member.pid for member in group.members)
+        if server is None and group.launcher is not None and group.port == port:
+            server = group
+        else:
+            stale += [Stale(member, reason) for member in group.members]
+
+    holder = next((by_pid[pid] for pid in holder_pids if pid in by_pid), None)
+    foreign = _foreign_port(listeners, by_pid, ours, port)
+    foreign += _foreign_holders(gpus, by_pid, ours, our_gpus)
+    return Ownership(
+        server=server,
+        stale=tuple(stale),
+        foreign=tuple(foreign),
+        others=tuple(others),
+        port_holder=holder,
+        port_held=bool(listeners),
+    )
+
+
+def _groups(
+    processes: Sequence[Process], argv_of: Mapping[int, list[str]], holder_pids: set[int], port: int
+) -> list[Group]:
+    """One group per server: by session, and inside a session by launcher where it has several."""
+    sglang = [process for process in processes if process.role is not None]
+    by_pid = {process.pid: process for process in processes}
+    buckets: dict[tuple[str, int], list[Process]] = {}
+    for process in sglang:
+        launcher = _launcher_above(process, by_pid)
+        key = ("pid", launcher.pid) if launcher else ("sid", process.sid)
+        buckets.setdefault(key, []).append(process)
+    # What lost its parent joins the launcher of its own session, when there is exactly one.
+    for key in [key for key in buckets if key[0] == "sid"]:
+        homes = [k for k in buckets if k[0] == "pid" and by_pid[k[1]].sid == key[1]]
+        if len(homes) == 1:
+            buckets[homes[0]] += buckets.pop(key)
+    groups = []
+    for key, members in buckets.items():
+        launcher = by_pid.get(key[1]) if key[0] == "pid" else None
+        # A zombie launcher serves nobody: what is left of its server are orphans.
+        alive_launcher = launcher if launcher is not None and launcher.alive else None
+        if holder_pids & {member.pid for member in members}:
+            listening: int | None = port
+        else:
+            listening = _argv_port(argv_of.get(launcher.pid, [])) if launcher else None
+        groups.append(Group(alive_launcher, tuple(members), listening))
+    return groups
+
+
+def _launcher_above(process: Process, by_pid: Mapping[int, Process]) -> Process | None:
+    seen: set[int] = set()
+    current: Process | None = process
+    while current is not None and current.pid not in seen:
+        if current.role == "launcher":
+            return current
+        seen.add(current.pid)
+        current = by_pid.get(current.ppid)
+    return None
+
+
+def _argv_port(argv: Sequence[str]) -> int | None:
+    """`--port N` or `--port=N`; SGLang's own default is 30000 (server_args.py, all versions)."""
+    for index, word in enumerate(argv):
+        value = None
+        if word == "--port" and index + 1 < len(argv):
+            value = argv[index + 1]
+        elif word.startswith("--port="):
+            value = word.split("=", 1)[1]
+        if value is not None:
+            return int(value) if value.isdigit() else None
+    return 30000
+
+
+def _claim(
+    group: Group, port: int, our_uid: int, booted: set[tuple[int, int]], by_pid: Mapping[int, Process]
+) -> str | None:
+    """Why this group is ours to end, or None when it is not."""
+    if any((member.pid, member.starttime_ticks) in booted for member in group.members):
+        return "started by fixops"
+    if any(member.uid != our_uid for member in group.members):
+        return None
+    if group.launcher is not None:
+        return f"serves port {port}" if group.port == port else None
+    for member in group.members:
+        parent = by_pid.get(member.ppid)
+        # SGLang's launcher and its children share a session: a living parent in the same session
+        # is a launcher that we do not know (another engine), and its server is not ours to end.
+        if parent is not None and parent.alive and parent.role is None and parent.sid == member.sid:
+            return None
+    return "its launcher is gone"
+
+
+def _foreign_port(
+    listeners: Sequence[Facts], by_pid: Mapping[int, Process], ours: set[int], port: int
+) -> list[Foreign]:
+    found = []
+    for listener in listeners:
+        pid = listener.get("pid")
+        if pid in ours:
+            continue
+        process = by_pid.get(pid) if pid is not None else None
+        found.append(
+            Foreign(
+                pid=pid,
+                title=process.title if process else "a process that is not visible to us",
+                user=process.user if process else f"uid {listener.get('uid', '?')}",
+                what=f"listens on port {port}",
+            )
+        )
+    return found
+
+
+def _foreign_holders(
+    gpus: Facts, by_pid: Mapping[int, Process], ours: set[int], our_gpus: frozenset[int] | None
+) -> list[Foreign]:
+    found = []
+    for holder in gpus.get("holders", []):
+        pid, index = holder.get("pid"), holder.get("gpu_index")
+        if pid is None or pid in ours:
+            continue
+        if our_gpus is not None and index is not None and index not in our_gpus:
+            continue
+        process = by_pid.get(pid)
+        if process is not None and not process.alive:
+            continue  # a zombie holds nothing that a signal would free; the GPU check sees the memory
+        used = holder.get("used_mib")
+        amount = f"{used} MiB" if used is not None else "memory"
+        found.append(
+            Foreign(
+                pid=pid,
+                title=process.title if process else holder.get("name") or "unknown",
+                user=process.user if process else "not visible (another container or namespace?)",
+                what=f"holds {amount} of GPU {index if index is not None else '?'}",
+            )
+        )
+    return found

@@ -1,0 +1,72 @@
+"""The picture of a node: what was read there, and what follows from it. Pure data.
+
+Facts keep the shapes in which the node reports them (remote/node/): plain mappings. A section that
+could not be read is `{"error": {"kind", "message"}}`; asking it for a value gives `Unreadable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .bundles import Bundle
+from .fixes import ConfigState, FixState
+from .inventory import Node
+from .ownership import Ownership
+from .sglang.boots import Boot
+from .wiring import Wiring
+
+Facts = Mapping[str, Any]
+
+
+class Unreadable(Exception):
+    """A section of the observation that the node could not give, and why."""
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """The edited configuration file: the draft model's config.json."""
+
+    path: str
+    facts: Facts
+    text: bytes | None
+    state: ConfigState | None
+
+
+@dataclass(frozen=True)
+class Picture:
+    node: Node
+    bundle: Bundle
+    facts: Facts
+    version: str | None
+    root: str | None
+    sources: Mapping[str, bytes | None]
+    compile_errors: Mapping[str, Any]
+    fix: FixState | None
+    config: ConfigFile | None
+    model_config: Mapping[str, Any] | None
+    wiring: Wiring | None
+    # The same with the draft configuration that the bundle sets: a claim about the source alone.
+    meant: Wiring | None
+    ownership: Ownership | None
+    boot: Boot | None
+    effective: Mapping[str, Any] | None
+
+    def section(self, name: str) -> Facts:
+        """One section of the observation, or Unreadable with the node's reason."""
+        found = self.facts.get(name)
+        if found is None:
+            raise Unreadable(f"{name}: the node did not report it")
+        if set(found) == {"error"}:
+            raise Unreadable(f"{name}: {found['error'].get('message', found['error'])}")
+        return dict(found)
+
+    @property
+    def contract(self) -> list[str] | None:
+        """What the draft was trained with, None where the bundle claims nothing about it."""
+        contract = self.bundle.contract
+        return [str(layer) for layer in contract.draft_input] if contract else None
+
+    def path_of(self, relative: str) -> str:
+        return f"{self.root}/{relative}" if self.root else relative

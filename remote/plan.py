@@ -1,0 +1,292 @@
+"""What must be done so that the node is as meant: picture in, plan out. Pure.
+
+A plan is a list of actions with their before and after. `--dry-run` is the same code stopped here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .checks import Check
+from .errors import RefusedError, UsageError
+from .fixes import FileState
+from .intent import wanted_args
+from .inventory import Node
+from .ownership import Process
+from .picture import Picture
+from .sglang import speculation
+
+# A running server on which one of these fails is not the one that is meant: it is started anew.
+_RESTART = (
+    "process.single",
+    "process.owner",
+    "process.ranks",
+    "process.after_fix",
+    "args.effective",
+    "log.boot",
+    "log.capture",
+    "health.generate",
+)
+
+
+@dataclass(frozen=True)
+class Write:
+    """One file to be written: its new content, and the content that it must still have."""
+
+    path: str
+    content: bytes
+    expect_sha256: str
+    compile: bool
+    replace_symlink: bool
+
+
+@dataclass(frozen=True)
+class Action:
+    """One step. `detail` says what and why, in one line."""
+
+    id: str
+    would_change: bool
+    detail: str
+    diff: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    actions: tuple[Action, ...]
+    code: tuple[Write, ...]
+    config: tuple[Write, ...]
+    purge: tuple[str, ...]
+    to_end: tuple[Process, ...]
+    restart: bool
+
+    @property
+    def changes(self) -> bool:
+        return any(action.would_change for action in self.actions)
+
+    def action(self, id: str) -> Action:
+        return next(action for action in self.actions if action.id == id)
+
+
+def build(picture: Picture, checks: Sequence[Check], *, force_restart: str | None = None) -> Plan:
+    """Everything that `deploy-fix` would do here.
+
+    `force_restart` is the reason for a restart that the picture does not show (`inv restart`).
+    UsageError for arguments that SGLang would change; RefusedError where the fix does not fit or a
+    foreign process is in the way. Both before anything is touched.
+    """
+    refuse_adjusted_arguments(picture)
+    code, config = code_writes(picture), config_writes(picture)
+    purge = stale_modules(picture, code)
+    reasons = [force_restart] if force_restart else []
+    reasons += _restart_reasons(picture, checks, code, config)
+    stale = [each.process for each in picture.ownership.stale] if picture.ownership else []
+    to_end = tuple(picture.ownership.to_end() if reasons and picture.ownership else stale)
+    if reasons:
+        refuse_foreign(picture)
+        refuse_blind(picture)
+    actions = (
+        _push("push-code", code, _diffs(picture)),
+        _push(
+            "push-config",
+            config,
+            picture.config.state.diff if picture.config and picture.config.state else "",
+        ),
+        _purge(purge, picture),
+        _kill(to_end, picture, reasons),
+        Action(
+            "free-gpus", bool(to_end), "wait until the GPUs' memory is back" if to_end else "nothing to free"
+        ),
+        Action(
+            "start", bool(reasons), reasons[0] if reasons else "the server that runs is the one that is meant"
+        ),
+        Action("health", False, "wait until it generates" if reasons else "it generates"),
+    )
+    return Plan(actions, code, config, purge, to_end, bool(reasons))
+
+
+def refuse_adjusted_arguments(picture: Picture) -> None:
+    """Speculative arguments that SGLang would silently change, or refuse, are refused here."""
+    if picture.version is None:
+        return
+    problems = speculation.normalise(picture.version, wanted_args(picture.node.server))
+    if problems:
+        lines = "; ".join(
+            f"{each.name} {each.requested!r} would become {each.effective!r} ({each.why})"
+            for each in problems
+        )
+        raise UsageError(
+            f"{picture.node.name}: SGLang {picture.version} would not run with these arguments: {lines}",
+            hint=f"set the values it would use in the inventory, server '{picture.node.server_name}'",
+            node=picture.node.name,
+        )
+
+
+def code_writes(picture: Picture) -> tuple[Write, ...]:
+    """The bundle's files that are not as they should be. RefusedError where the fix does not fit."""
+    node, fix = picture.node, picture.fix
+    if fix is None or picture.root is None:
+        problem = (picture.facts.get("package", {}).get("error") or {}).get("message", "no package 'sglang'")
+        raise RefusedError(
+            f"{node.name}: {node.python} imports no SGLang: {problem}",
+            hint="set `python` of this node to the interpreter that runs SGLang",
+            node=node.name,
+        )
+    if fix.state == "uncovered":
+        raise RefusedError(
+            f"{node.name}: {fix.problem}",
+            hint=f"inv fixes --node {node.name} shows what fits; docs/fixes.md tells how to write a bundle",
+            node=node.name,
+        )
+    if fix.state == "foreign":
+        diff = "\n".join(file.diff for file in fix.files if file.state == "foreign" and file.diff)
+        raise RefusedError(
+            f"{node.name}: {picture.bundle.name} does not fit: {fix.problem}",
+            hint="mend the file, or start from the version's wheel: inv deploy-fix --from-pristine",
+            node=node.name,
+            data={"diff": diff},
+        )
+    return tuple(_write(picture, file) for file in fix.files if file.new_text is not None)
+
+
+def _write(picture: Picture, file: FileState) -> Write:
+    fact = picture.section("files")[file.path]
+    assert file.new_text is not None
+    return Write(picture.path_of(file.path), file.new_text, fact["sha256"], True, False)
+
+
+def config_writes(picture: Picture) -> tuple[Write, ...]:
+    """The draft's config.json, where a value differs."""
+    node, config = picture.node, picture.config
+    if not picture.bundle.spec.config:
+        return ()
+    if config is None:
+        raise RefusedError(
+            f"{node.name}: the bundle sets the draft's configuration, and the server has no draft_model_path",
+            hint=f"set draft_model_path of server '{node.server_name}' in the inventory",
+            node=node.name,
+        )
+    if config.state is None or config.text is None:
+        problem = "does not exist" if not config.facts.get("exists") else "could not be read"
+        raise RefusedError(
+            f"{node.name}: {config.path} {problem}",
+            hint=f"check draft_model_path of server '{node.server_name}' in the inventory",
+            node=node.name,
+        )
+    if config.state.state == "misfit":
+        raise RefusedError(
+            f"{node.name}: {config.path} cannot be edited: {config.state.problem}",
+            hint="mend the file by hand, then run the command again",
+            node=node.name,
+        )
+    if config.state.new_text is None:
+        return ()
+    # A Hugging Face snapshot links into blobs that other snapshots share: the link is replaced.
+    link = config.facts.get("symlink") is not None
+    return (Write(config.path, config.state.new_text, config.facts["sha256"], False, link),)
+
+
+def stale_modules(picture: Picture, code: Sequence[Write]) -> tuple[str, ...]:
+    """Source files whose bytecode must go: those about to change, and those with stale bytecode."""
+    modules = picture.facts.get("bytecode", {})
+    if "error" in modules:
+        raise RefusedError(
+            f"{picture.node.name}: the bytecode could not be looked at: {modules['error']['message']}",
+            hint=f"inv verify --node {picture.node.name}",
+            node=picture.node.name,
+        )
+    changing = {write.path for write in code}
+    return tuple(
+        path
+        for path, facts in modules.items()
+        if (path in changing and facts["pycs"])
+        or any(pyc["believed"] and pyc["stale"] is not False for pyc in facts["pycs"])
+    )
+
+
+def _restart_reasons(
+    picture: Picture, checks: Sequence[Check], code: Sequence[Write], config: Sequence[Write]
+) -> list[str]:
+    reasons = []
+    if code:
+        reasons.append("its code changes")
+    if config:
+        reasons.append("the draft's configuration changes")
+    stale_only = picture.ownership is not None and picture.ownership.server is not None
+    for check in checks:
+        if check.verdict != "fail" or check.id not in _RESTART:
+            continue
+        if check.id == "process.single" and stale_only:
+            continue  # what is stale beside a good server goes without a restart
+        reasons.append(check.observed)
+    if any(c.id == "bytecode.fresh" and c.verdict == "fail" for c in checks):
+        reasons.append("it may have loaded stale bytecode")
+    return reasons
+
+
+def refuse_foreign(picture: Picture) -> None:
+    """Somebody else's process on our port or GPUs: named, never touched."""
+    owned, node = picture.ownership, picture.node
+    if owned is None:
+        raise RefusedError(
+            f"{node.name}: the processes could not be read",
+            hint=f"inv status --node {node.name}",
+            node=node.name,
+        )
+    if owned.foreign:
+        named = "; ".join(f"pid {f.pid} {f.title} of {f.user} {f.what}" for f in owned.foreign)
+        raise RefusedError(
+            f"{node.name}: in the way, and not ours to end: {named}",
+            hint="ask its owner to end it, or choose another port or CUDA_VISIBLE_DEVICES in the inventory",
+            node=node.name,
+            data={"foreign": [vars(each) for each in owned.foreign]},
+        )
+
+
+def refuse_blind(picture: Picture) -> None:
+    """Without nvidia-smi nothing could be said about the GPUs' memory before a start."""
+    node, gpus = picture.node, picture.facts.get("gpus", {})
+    if uses_no_gpu(node):
+        return
+    if "error" in gpus or not gpus.get("available"):
+        why = gpus.get("why") or gpus.get("error", {}).get("message") or "not found"
+        raise RefusedError(
+            f"{node.name}: nvidia-smi cannot be asked about the GPUs: {why}",
+            hint="make nvidia-smi work on the node; a server without GPUs has `device: cpu` in its args",
+            node=node.name,
+        )
+
+
+def uses_no_gpu(node: Node) -> bool:
+    return wanted_args(node.server).get("device") == "cpu"
+
+
+def _push(id: str, writes: Sequence[Write], diff: str) -> Action:
+    if not writes:
+        return Action(id, False, "in place")
+    return Action(id, True, "write " + ", ".join(write.path for write in writes), diff)
+
+
+def _diffs(picture: Picture) -> str:
+    return "\n".join(file.diff for file in (picture.fix.files if picture.fix else ()) if file.new_text)
+
+
+def _purge(purge: Sequence[str], picture: Picture) -> Action:
+    if not purge:
+        return Action("purge-pycache", False, "no stale bytecode")
+    modules: dict[str, Any] = dict(picture.facts["bytecode"])
+    count = sum(len(modules[path]["pycs"]) for path in purge)
+    return Action("purge-pycache", True, f"remove {count} pycs of {len(purge)} modules")
+
+
+def _kill(to_end: Sequence[Process], picture: Picture, reasons: Sequence[str]) -> Action:
+    if not to_end:
+        return Action("kill-stale", False, "nothing stale")
+    assert picture.ownership is not None
+    why = {each.process.pid: each.why for each in picture.ownership.stale}
+    named = [
+        f"{p.pid} {p.title.split()[0] if p.title else '?'}: {why.get(p.pid, reasons[0] if reasons else '')}"
+        for p in to_end
+    ]
+    return Action("kill-stale", True, f"end {len(to_end)} processes: " + "; ".join(named))

@@ -1,0 +1,32 @@
+"""Does Python run what the source says? A .pyc is believed for its time stamp and size alone."""
+
+from __future__ import annotations
+
+from ..checks import Check, Evidence, failed, passed, unknown
+from ..picture import Picture
+
+
+def fresh(picture: Picture) -> Check:
+    """No bytecode that the node's interpreter would believe differs from its source (PEP 552)."""
+    id, expected = "bytecode.fresh", "no stale bytecode of the patched modules"
+    remedy = f"inv purge-pycache --node {picture.node.name}"
+    modules = picture.section("bytecode")
+    stale: list[Evidence] = []
+    undecided: list[Evidence] = []
+    good: list[Evidence] = []
+    for facts in modules.values():
+        for pyc in facts["pycs"]:
+            evidence = Evidence(pyc["path"], f"{pyc['kind']}: {pyc['why']}")
+            if not pyc["believed"]:
+                continue
+            {True: stale, None: undecided, False: good}[pyc["stale"]].append(evidence)
+    if stale:
+        return failed(id, expected, f"{len(stale)} stale: {stale[0].source}", *stale, remedy=remedy)
+    if undecided:
+        return unknown(id, expected, undecided[0].text, *undecided, remedy=remedy)
+    if not modules:
+        return unknown(
+            id, expected, "no module was looked at", remedy=f"inv fixes --node {picture.node.name}"
+        )
+    observed = f"{len(good)} believed, all equal to their source" if good else "none that would be believed"
+    return passed(id, expected, observed, *good)

@@ -1,0 +1,70 @@
+"""Does the server answer, and does it really generate?"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..checks import Check, Evidence, failed, passed, unknown
+from ..picture import Picture
+
+
+def _asked(picture: Picture, name: str) -> Any:
+    return picture.section("http").get(name, {"error": "not asked", "status": None})
+
+
+def http(picture: Picture) -> Check:
+    """GET /health answers 200. In 0.5.9 it generates one token (entrypoints/http_server.py)."""
+    id, expected = "health.http", "GET /health answers 200"
+    reply = _asked(picture, "health")
+    where = f"GET :{picture.node.server.port}/health"
+    if reply.get("status") == 200:
+        return passed(id, expected, f"200 after {reply['elapsed_s']:.1f} s", Evidence(where, "200"))
+    observed = _outcome(reply)
+    return failed(
+        id, expected, observed, Evidence(where, observed), remedy=f"inv status --node {picture.node.name}"
+    )
+
+
+def generate(picture: Picture) -> Check:
+    """POST /generate returns tokens: 200 from /health has been seen with a dead scheduler."""
+    id, expected = "health.generate", "POST /generate returns tokens"
+    where = f"POST :{picture.node.server.port}/generate"
+    reply = _asked(picture, "generate")
+    if reply.get("status") != 200:
+        observed = _outcome(reply)
+        return failed(
+            id,
+            expected,
+            observed,
+            Evidence(where, observed),
+            remedy=f"inv restart --node {picture.node.name}",
+        )
+    try:
+        answer = json.loads(reply["body"])
+        tokens = answer["meta_info"]["completion_tokens"]
+    except (ValueError, KeyError, TypeError):
+        return unknown(
+            id,
+            expected,
+            "the reply is not one of /generate",
+            Evidence(where, str(reply.get("body"))[:200]),
+            remedy=f"inv status --node {picture.node.name}",
+        )
+    if not tokens:
+        return failed(
+            id,
+            expected,
+            "no token came back",
+            Evidence(where, str(reply["body"])[:200]),
+            remedy=f"inv restart --node {picture.node.name}",
+        )
+    return passed(
+        id, expected, f"{tokens} tokens in {reply['elapsed_s']:.1f} s", Evidence(where, f"{tokens} tokens")
+    )
+
+
+def _outcome(reply: dict[str, Any]) -> str:
+    if reply.get("status") is not None:
+        return f"{reply['status']} after {reply.get('elapsed_s', 0):.1f} s"
+    return str(reply.get("error") or "no answer")

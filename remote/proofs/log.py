@@ -1,0 +1,121 @@
+"""Does the log say that this boot came up, and that each rank captures what the fix promises?"""
+
+from __future__ import annotations
+
+import re
+
+from ..checks import Check, Evidence, failed, passed, skipped, unknown
+from ..intent import expected_ranks
+from ..picture import Picture
+from ..sglang.ranks import rank_of
+
+
+def boot(picture: Picture) -> Check:
+    """The last boot in the log is the running server's, and it reached the ready line."""
+    node = picture.node
+    id, expected = "log.boot", "the log's last boot is the running server, and ready"
+    remedy = f"inv logs --node {node.name}"
+    log = picture.section("log")
+    path = node.server.log
+    if not log.get("exists"):
+        return unknown(id, expected, f"{path} does not exist", Evidence(path, "absent"), remedy=remedy)
+    owned = picture.ownership
+    launcher = owned.server.launcher if owned and owned.server else None
+    if launcher is None:
+        return failed(id, expected, "no server of ours runs", remedy=f"inv restart --node {node.name}")
+    raw = next(p for p in picture.section("procs")["processes"] if p["pid"] == launcher.pid)
+    written = raw.get("log_fds")
+    real = log.get("real_path", path)
+    if written and real not in written:
+        return failed(
+            id,
+            expected,
+            f"the server writes to {written[0]}, not to {path}",
+            Evidence(f"/proc/{launcher.pid}/fd/1", written[0]),
+            remedy=f"set `log` in the inventory, or: inv restart --node {node.name}",
+        )
+    if picture.boot is None:
+        return unknown(
+            id, expected, f"{path} holds no line of a boot", Evidence(path, "no boot"), remedy=remedy
+        )
+    evidence = Evidence(path, f"boot of {picture.boot.started_at}, state {picture.boot.state}")
+    if picture.boot.state != "ready":
+        if picture.boot.state == "failed":
+            return failed(id, expected, _failure(picture), evidence, remedy=f"{remedy} --errors")
+        return unknown(id, expected, f"the log's last boot is {picture.boot.state}", evidence, remedy=remedy)
+    if not written:
+        return unknown(
+            id,
+            expected,
+            f"it cannot be seen where pid {launcher.pid} writes its log",
+            evidence,
+            remedy=remedy,
+        )
+    return passed(id, expected, f"ready at {picture.boot.ready_at}", evidence)
+
+
+def _failure(picture: Picture) -> str:
+    failure = picture.boot.failure if picture.boot else None
+    return f"{failure.code}: {failure.cause}" if failure else "failed"
+
+
+def capture(picture: Picture) -> Check:
+    """Each rank of this boot logged, at every call, that it captures the contract's states."""
+    id, bundle = "log.capture", picture.bundle
+    contract = picture.contract
+    if bundle.marker is None or contract is None:
+        return skipped(id, "each rank logs its capture", "the bundle logs no marker")
+    expected = f"each rank logs capture of [{', '.join(contract)}]"
+    log = picture.section("log")
+    path = picture.node.server.log
+    remedy = f"inv logs --grep capture --node {picture.node.name}"
+    if not log.get("exists"):
+        return unknown(id, expected, f"{path} does not exist", Evidence(path, "absent"), remedy=remedy)
+    marker = re.compile(bundle.marker)
+    captures: dict[str, list[tuple[int, list[str], str]]] = {}
+    for line in log["matches"]:
+        found = marker.search(line["text"])
+        if found:
+            layers = [part.strip() for part in found["draft_input"].split(",") if part.strip()]
+            rank = rank_of(line["text"]) or ""
+            captures.setdefault(rank, []).append((line["line"], layers, line["text"]))
+    evidence = [
+        Evidence(f"{path}:{number}", text) for lines in captures.values() for number, _, text in lines
+    ]
+    wrong = [
+        (rank, number, layers)
+        for rank, lines in captures.items()
+        for number, layers, _ in lines
+        if layers != contract
+    ]
+    restart = f"inv restart --node {picture.node.name}"
+    if wrong:
+        rank, number, layers = wrong[0]
+        observed = f"{rank or 'the rank'} captures [{', '.join(layers)}]"
+        return failed(id, expected, observed, *evidence, remedy=f"inv diagnose --node {picture.node.name}")
+    want = expected_ranks(picture.node.server)
+    if len(captures) < want:
+        observed = f"{len(captures)} of {want} ranks logged their capture"
+        if picture.boot is None or picture.boot.args_record == "absent":
+            return unknown(
+                id, expected, observed + "; the log's beginning is missing", *evidence, remedy=remedy
+            )
+        return failed(id, expected, observed, *evidence, remedy=restart)
+    return passed(id, expected, f"{want} of {want} ranks", *evidence)
+
+
+def errors(picture: Picture) -> Check:
+    """This boot logged no failure that would explain a wrong or missing answer."""
+    id, expected = "log.errors", "no failure in this boot's log"
+    remedy = f"inv logs --errors --node {picture.node.name}"
+    path = picture.node.server.log
+    if not picture.section("log").get("exists"):
+        return unknown(id, expected, f"{path} does not exist", Evidence(path, "absent"), remedy=remedy)
+    if picture.boot is None:
+        return unknown(id, expected, f"{path} holds no line of a boot", remedy=remedy)
+    failure = picture.boot.failure
+    if failure is not None:
+        return failed(
+            id, expected, _failure(picture), Evidence(f"{path}:{failure.line}", failure.cause), remedy=remedy
+        )
+    return passed(id, expected, "none", Evidence(path, f"boot of {picture.boot.started_at}"))

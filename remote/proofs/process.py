@@ -1,0 +1,133 @@
+"""Is exactly one server up, is it ours, is it whole, and did it start after the fix?"""
+
+from __future__ import annotations
+
+import time
+
+from ..checks import Check, Evidence, failed, passed, unknown
+from ..intent import expected_ranks
+from ..ownership import Ownership, Process
+from ..picture import Picture, Unreadable
+
+
+def _ownership(picture: Picture) -> Ownership:
+    picture.section("procs")
+    if picture.ownership is None:
+        raise Unreadable("procs: the processes could not be read")
+    return picture.ownership
+
+
+def _seen(process: Process) -> Evidence:
+    return Evidence(f"/proc/{process.pid}", f"{process.title} (user {process.user}, state {process.state})")
+
+
+def single(picture: Picture) -> Check:
+    """One server on the port, and nothing stale beside it."""
+    id, expected = "process.single", f"one server, on port {picture.node.server.port}, nothing stale"
+    owned = _ownership(picture)
+    restart, clean = f"inv restart --node {picture.node.name}", f"inv kill-stale --node {picture.node.name}"
+    if owned.stale:
+        evidence = [Evidence(_seen(s.process).source, f"{s.process.title}: {s.why}") for s in owned.stale]
+        observed = f"{len(owned.stale)} stale processes: {owned.stale[0].why}"
+        return failed(id, expected, observed, *evidence, remedy=clean)
+    if owned.server is None or owned.server.launcher is None:
+        return failed(id, expected, "no server of ours runs", remedy=restart)
+    return passed(id, expected, f"pid {owned.server.launcher.pid}", *(_seen(p) for p in owned.server.alive))
+
+
+def owner(picture: Picture) -> Check:
+    """The port's listener is a process of that server: nobody else answers in its place."""
+    port = picture.node.server.port
+    id, expected = "process.owner", f"port {port} is held by the server's own process"
+    owned = _ownership(picture)
+    status = f"inv status --node {picture.node.name}"
+    strangers = [each for each in owned.foreign if each.what.startswith("listens")]
+    if strangers:
+        first = strangers[0]
+        evidence = [Evidence(f"port {port}", f"pid {each.pid}: {each.title}") for each in strangers]
+        return failed(
+            id,
+            expected,
+            f"{first.user}'s pid {first.pid} ({first.title}) listens there",
+            *evidence,
+            remedy=f"end it with its owner, then: inv start --node {picture.node.name}",
+        )
+    if not owned.port_held:
+        return failed(
+            id, expected, f"nobody listens on port {port}", remedy=f"inv restart --node {picture.node.name}"
+        )
+    if owned.port_holder is None:
+        return unknown(id, expected, "the listener's process is not visible to us", remedy=status)
+    members = {member.pid for member in owned.server.members} if owned.server else set()
+    if owned.port_holder.pid not in members:
+        return failed(
+            id,
+            expected,
+            f"pid {owned.port_holder.pid} listens, which is not of the server",
+            _seen(owned.port_holder),
+            remedy=status,
+        )
+    return passed(id, expected, f"pid {owned.port_holder.pid}", _seen(owned.port_holder))
+
+
+def ranks(picture: Picture) -> Check:
+    """As many scheduler processes live as the arguments ask for."""
+    want = expected_ranks(picture.node.server)
+    id, expected = "process.ranks", f"{want} of {want} schedulers alive"
+    owned = _ownership(picture)
+    restart = f"inv restart --node {picture.node.name}"
+    if owned.server is None:
+        return failed(id, expected, "no server of ours runs", remedy=restart)
+    alive = owned.server.ranks()
+    evidence = [_seen(process) for process in owned.server.members if process.role == "scheduler"]
+    observed = f"{len(alive)} of {want} schedulers alive"
+    stopped = [process for process in alive if process.state in ("T", "t")]
+    if len(alive) != want:
+        return failed(id, expected, observed, *evidence, remedy=restart)
+    if stopped:
+        return failed(id, expected, f"pid {stopped[0].pid} is stopped (state T)", *evidence, remedy=restart)
+    return passed(id, expected, observed, *evidence)
+
+
+def after_fix(picture: Picture) -> Check:
+    """The server started after the last change of any file that it loaded at start.
+
+    The change time counts (ctime), not the modification time: that one can be set back.
+    """
+    id, expected = "process.after_fix", "the server started after the fix was put in place"
+    owned = _ownership(picture)
+    restart = f"inv restart --node {picture.node.name}"
+    if owned.server is None or owned.server.launcher is None:
+        return failed(id, expected, "no server of ours runs", remedy=restart)
+    files = dict(picture.section("files"))
+    changed = {
+        picture.path_of(file.path): files[file.path]["ctime_ns"]
+        for file in (picture.fix.files if picture.fix else ())
+        if files.get(file.path, {}).get("exists")
+    }
+    if picture.config and picture.config.facts.get("exists"):
+        changed[picture.config.path] = picture.config.facts["ctime_ns"]
+    if not changed:
+        return unknown(
+            id, expected, "no file of the bundle was found", remedy=f"inv fixes --node {picture.node.name}"
+        )
+    path, ctime_ns = max(changed.items(), key=lambda item: item[1])
+    # Ranks load the files, the launcher only waits for them: the earliest process decides.
+    first = min(owned.server.alive, key=lambda process: process.start_time)
+    evidence = (
+        Evidence(f"/proc/{first.pid}/stat", f"started {_clock(first.start_time)}"),
+        Evidence(path, f"changed {_clock(ctime_ns / 1e9)}"),
+    )
+    if first.start_time <= ctime_ns / 1e9:
+        return failed(
+            id,
+            expected,
+            f"started {_clock(first.start_time)}, before {path} changed",
+            *evidence,
+            remedy=restart,
+        )
+    return passed(id, expected, f"started {_clock(first.start_time)}", *evidence)
+
+
+def _clock(epoch_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(epoch_s)) + f".{int(epoch_s % 1 * 100):02d} UTC"

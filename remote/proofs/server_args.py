@@ -1,0 +1,82 @@
+"""Does the server run with the arguments that the inventory asks for?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..checks import Check, Evidence, failed, passed, unknown
+from ..intent import wanted_args
+from ..picture import Picture
+
+# Names that SGLang itself rewrites to another (server_args.py, _handle_speculative_decoding).
+_SAME = {("speculative_algorithm", "NEXTN"): "EAGLE"}
+
+
+def effective(picture: Picture) -> Check:
+    """Each argument of the inventory has its value in the server that runs.
+
+    Asked from the server itself (/server_info, /get_server_info), else read from this boot's
+    `server_args=` record. A value that differs fails; one that neither tells is unknown.
+    """
+    id, expected = "args.effective", "the server's arguments are the inventory's"
+    wanted = wanted_args(picture.node.server)
+    found, source = _effective(picture)
+    if found is None:
+        return unknown(
+            id,
+            expected,
+            "the server does not answer, and the log holds no whole record of its arguments",
+            remedy=f"inv logs --args --node {picture.node.name}",
+        )
+    wrong: list[str] = []
+    missing: list[str] = []
+    for name, value in wanted.items():
+        if value is None:
+            continue
+        if name not in found:
+            # A flag that is absent is off; any other argument that is absent tells nothing.
+            (wrong if value is True else missing).append(name)
+        elif not _equal(name, value, found[name]):
+            wrong.append(name)
+    if wrong:
+        evidence = [Evidence(source, f"{n} = {found.get(n)!r}, wanted {wanted[n]!r}") for n in wrong]
+        return failed(
+            id, expected, evidence[0].text, *evidence, remedy=f"inv restart --node {picture.node.name}"
+        )
+    if missing:
+        names = ", ".join(missing)
+        return unknown(
+            id,
+            expected,
+            f"not told: {names}",
+            Evidence(source, f"no {names}"),
+            remedy=f"inv logs --args --node {picture.node.name}",
+        )
+    return passed(id, expected, f"{len(wanted)} arguments as wanted", Evidence(source, _short(found, wanted)))
+
+
+def _effective(picture: Picture) -> tuple[Mapping[str, Any] | None, str]:
+    if picture.effective is not None:
+        return picture.effective, "/server_info"
+    boot = picture.boot
+    if boot is not None and boot.args is not None and boot.args_record == "complete":
+        return boot.args, f"{picture.node.server.log}: server_args record"
+    return None, ""
+
+
+def _equal(name: str, wanted: Any, found: Any) -> bool:
+    if isinstance(wanted, list) and isinstance(found, list | tuple):
+        return [str(item) for item in wanted] == [str(item) for item in found]
+    if isinstance(wanted, bool) or isinstance(found, bool):
+        return wanted is found
+    if isinstance(wanted, int | float) and isinstance(found, int | float):
+        return float(wanted) == float(found)
+    if "${" in str(wanted):
+        return found is not None  # a secret: its value is shown nowhere, not even to be compared
+    return str(_SAME.get((name, str(wanted)), wanted)) == str(found)
+
+
+def _short(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    speculative = [name for name in wanted if name.startswith("speculative_num") or name == "tp_size"]
+    return ", ".join(f"{name}={found[name]}" for name in speculative if name in found) or "as wanted"

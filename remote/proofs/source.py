@@ -1,0 +1,175 @@
+"""Is the fix in the source files that the server's interpreter imports?"""
+
+from __future__ import annotations
+
+import os.path
+
+from .. import wiring
+from ..checks import Check, Evidence, failed, passed, skipped, unknown
+from ..fixes import FileState
+from ..picture import Picture
+
+_DEPLOY = "inv deploy-fix"
+
+
+def _remedy(picture: Picture, command: str = _DEPLOY) -> str:
+    return f"{command} --node {picture.node.name}"
+
+
+def file(picture: Picture) -> Check:
+    """The patched tree is the one that the server imports (cases: two installs, a shadowing folder)."""
+    id, expected = "source.file", f"one SGLang, imported by {picture.node.python}"
+    package = picture.section("package")
+    imported = package.get("imported")
+    if not imported:
+        return failed(
+            id,
+            expected,
+            f"{picture.node.python} finds no sglang",
+            remedy="set `python` of this node to the interpreter that runs SGLang",
+        )
+    others = [copy for copy in package.get("copies", []) if copy["root"] != imported["root"]]
+    evidence = [Evidence(imported["origin"], f"sglang {imported['version']} ({imported['kind']})")]
+    evidence += [
+        Evidence(copy["root"], f"another sglang {copy['version']}: {copy['why']}") for copy in others
+    ]
+    mismatch = _other_interpreter(picture)
+    if mismatch:
+        return failed(
+            id,
+            expected,
+            mismatch.text,
+            *evidence,
+            mismatch,
+            remedy=_remedy(picture, "inv restart"),
+        )
+    observed = imported["origin"] + (f" ({len(others)} other copies, not imported)" if others else "")
+    return passed(id, expected, observed, *evidence)
+
+
+def _other_interpreter(picture: Picture) -> Evidence | None:
+    """The running server uses another interpreter, PYTHONPATH or folder than the one looked at."""
+    server = picture.ownership.server if picture.ownership else None
+    if server is None or server.launcher is None:
+        return None
+    raw = next(p for p in picture.section("procs")["processes"] if p["pid"] == server.launcher.pid)
+    where = f"/proc/{server.launcher.pid}"
+    program = (raw.get("argv") or [""])[0]
+    if os.path.isabs(program) and os.path.normpath(program) != os.path.normpath(picture.node.python):
+        return Evidence(f"{where}/cmdline", f"the running server's interpreter is {program}")
+    env = raw.get("env")
+    if env is not None:
+        meant = picture.node.server.env.get("PYTHONPATH", "")
+        found = env.get("PYTHONPATH") or ""
+        if found != meant:
+            return Evidence(
+                f"{where}/environ",
+                f"the running server has PYTHONPATH={found or '(unset)'}, the inventory {meant or '(unset)'}",
+            )
+    # `python -m` puts the working directory first on the search path.
+    shadow = next(
+        (
+            copy
+            for copy in picture.section("package").get("copies", [])
+            if raw.get("cwd") and copy["root"] == raw["cwd"]
+        ),
+        None,
+    )
+    if shadow and "-m" in (raw.get("argv") or [])[:3]:
+        return Evidence(
+            f"{where}/cwd", f"the running server was started in {raw['cwd']}, which holds an sglang"
+        )
+    return None
+
+
+def state(picture: Picture) -> Check:
+    """Every edit of the bundle is in place: `ours`, or `native` where upstream has it."""
+    id, expected = "source.state", f"{picture.bundle.name}: ours or native"
+    if picture.fix is None:
+        return unknown(id, expected, "no SGLang to look at", remedy=_remedy(picture, "inv fixes"))
+    fix = picture.fix
+    evidence = [each for file in fix.files for each in _edits(picture, file)]
+    observed = fix.state + (" (with local changes)" if fix.local_changes else "")
+    if fix.state in ("ours", "native"):
+        return passed(id, expected, observed, *evidence)
+    if fix.state == "uncovered":
+        return failed(
+            id,
+            expected,
+            fix.problem or "the bundle does not cover this version",
+            remedy=_remedy(picture, "inv fixes"),
+        )
+    remedy = _DEPLOY if fix.state != "foreign" else f"{_DEPLOY} --dry-run"
+    return failed(id, expected, observed, *evidence, remedy=_remedy(picture, remedy))
+
+
+def _edits(picture: Picture, file: FileState) -> list[Evidence]:
+    path = picture.path_of(file.path)
+    if not file.edits:
+        return [Evidence(path, file.state)]
+    found = []
+    for edit in file.edits:
+        where = f"{path}:{edit.line}" if edit.line else path
+        found.append(Evidence(where, f"{edit.id}: {edit.state}" + (f" ({edit.found})" if edit.found else "")))
+    return found
+
+
+def compiles(picture: Picture) -> Check:
+    """The node's own interpreter compiles each file of the bundle."""
+    id = "source.compiles"
+    expected = "every file of the bundle compiles on the node"
+    if picture.fix is None or not picture.fix.files:
+        return unknown(id, expected, "no file of the bundle was found", remedy=_remedy(picture, "inv fixes"))
+    bad, unseen, good = [], [], []
+    for file in picture.fix.files:
+        path = picture.path_of(file.path)
+        verdict = picture.compile_errors.get(file.path)
+        if verdict is None:
+            unseen.append(Evidence(path, "not compiled: the file is absent or could not be read"))
+        elif verdict["ok"]:
+            good.append(Evidence(path, "compiles"))
+        else:
+            error = verdict["error"]
+            bad.append(Evidence(f"{path}:{error.get('line') or '?'}", str(error.get("message"))))
+    if bad:
+        restore = f"{_DEPLOY} --from-pristine"
+        return failed(id, expected, f"{bad[0].source}: {bad[0].text}", *bad, remedy=_remedy(picture, restore))
+    if unseen:
+        return unknown(id, expected, unseen[0].text, *unseen, *good, remedy=_remedy(picture, "inv fixes"))
+    return passed(id, expected, f"{len(good)} files compile", *good)
+
+
+def behaviour(picture: Picture) -> Check:
+    """The installed hook and forward loop, run on symbols, deliver what the bundle promises.
+
+    Asked with the ids that the bundle's configuration sets, so it is a claim about the source alone.
+    """
+    id = "source.behaviour"
+    contract = picture.contract
+    if contract is None:
+        return skipped(id, "eager capture as promised", "the bundle promises no wiring")
+    expected = f"eager capture [{', '.join(contract)}]"
+    result = picture.meant.eager if picture.meant else None
+    if result is None:
+        return unknown(
+            id,
+            expected,
+            "the model's config.json or the source could not be read",
+            remedy=_remedy(picture, "inv diagnose"),
+        )
+    evidence = Evidence(result.call_site or "installed source", result.explain)
+    match wiring.compare(result, contract):
+        case "match":
+            return passed(id, expected, f"[{', '.join(result.layers or ())}]", evidence)
+        case "unknown":
+            return unknown(
+                id, expected, result.unknown or "", evidence, remedy=_remedy(picture, "inv diagnose")
+            )
+        case _:
+            return failed(
+                id,
+                expected,
+                result.error or f"[{', '.join(result.layers or ())}]",
+                evidence,
+                remedy=_remedy(picture),
+            )

@@ -1,0 +1,55 @@
+"""Which hidden states reach the draft, in every forward mode? Computed from the installed source."""
+
+from __future__ import annotations
+
+from .. import wiring
+from ..checks import Check, Evidence, failed, passed, skipped, unknown
+from ..picture import Picture
+
+_NAMES = {
+    "eager": "prefill and extend",
+    "graph": "decode and target verify, replayed from CUDA graphs",
+    "overlap": "two-batch overlap",
+}
+
+
+def eager(picture: Picture) -> Check:
+    return _mode(picture, "eager")
+
+
+def graph(picture: Picture) -> Check:
+    return _mode(picture, "graph")
+
+
+def overlap(picture: Picture) -> Check:
+    return _mode(picture, "overlap")
+
+
+def _mode(picture: Picture, mode: str) -> Check:
+    id = f"wiring.{mode}"
+    contract = picture.contract
+    if contract is None:
+        return skipped(id, _NAMES[mode], "the bundle promises no wiring")
+    expected = f"{_NAMES[mode]}: [{', '.join(contract)}]"
+    diagnose = f"inv diagnose --node {picture.node.name}"
+    if picture.wiring is None:
+        why = "the model's or the draft's config.json, or the source, could not be read"
+        return unknown(id, expected, why, remedy=diagnose)
+    result: wiring.ModeResult = getattr(picture.wiring, mode)
+    evidence = Evidence(result.call_site or "installed source", result.explain)
+    arguments = picture.effective or (picture.boot.args if picture.boot else None)
+    applies = wiring.applies(mode, dict(arguments)) if arguments is not None else None
+    if applies is False:
+        return skipped(id, expected, "this mode is off on this server", evidence)
+    match wiring.compare(result, contract):
+        case "match":
+            return passed(id, expected, f"[{', '.join(result.layers or ())}]", evidence)
+        case "unknown":
+            return unknown(id, expected, result.unknown or "not computed", evidence, remedy=diagnose)
+        case _ if applies is None and mode == "overlap":
+            # Off unless asked for: without the server's arguments a wrong wiring here is no claim.
+            why = "it is not known whether two-batch overlap is on"
+            return unknown(id, expected, why, evidence, remedy=diagnose)
+        case _:
+            observed = result.error or f"[{', '.join(result.layers or ())}]"
+            return failed(id, expected, observed, evidence, remedy=diagnose)

@@ -1,0 +1,106 @@
+"""Put the fix in place: code and configuration, all of it or nothing."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from typing import Any
+
+from .errors import RefusedError
+from .plan import Plan, Write
+from .work import Done, Work
+
+IMPORT_TIMEOUT_S = 180.0
+
+
+def push(work: Work, plan: Plan) -> list[Done]:
+    """Write what differs. Originals are kept first; every file is staged and compiled before any moves."""
+    writes = [*plan.code, *plan.config]
+    if not writes:
+        return [_unchanged(plan, "push-code"), _unchanged(plan, "push-config")]
+    for action in ("push-code", "push-config"):
+        if plan.action(action).would_change:
+            work.reporter.begin(action, plan.action(action).detail)
+    reply = work.change(
+        "write_files",
+        {"deploy_id": work.deploy_id, "files": [_file(write) for write in writes]},
+        action="push",
+        detail=", ".join(write.path for write in writes),
+    )
+    written = {each["path"]: each for each in reply["files"]}
+    return [
+        _read_back(work, "push-code", plan.code, written, plan),
+        _read_back(work, "push-config", plan.config, written, plan),
+    ]
+
+
+def _file(write: Write) -> dict[str, Any]:
+    return {
+        "path": write.path,
+        "z": base64.b64encode(zlib.compress(write.content, 9)).decode("ascii"),
+        "expect_sha256": write.expect_sha256,
+        "mode": None,
+        "compile": write.compile,
+        "replace_symlink": write.replace_symlink,
+    }
+
+
+def _unchanged(plan: Plan, id: str) -> Done:
+    return Done(id, False, plan.action(id).detail)
+
+
+def _read_back(work: Work, id: str, writes: tuple[Write, ...], written: dict[str, Any], plan: Plan) -> Done:
+    if not writes:
+        return _unchanged(plan, id)
+    hashes = [f"{write.path} {written[write.path]['after_sha256'][:12]}" for write in writes]
+    detail = "read back: " + ", ".join(hashes)
+    work.reporter.done(id, detail, changed=True)
+    return Done(id, True, detail)
+
+
+def check_imports(work: Work, plan: Plan, root: str) -> list[str]:
+    """Import each changed module with the server's interpreter, where its environment allows.
+
+    Returns one line per module. RefusedError, with the files put back, when one does not import or
+    another file than the patched one is imported.
+    """
+    lines = []
+    server = work.session.node.server
+    for write in plan.code:
+        module = write.path[len(root) + 1 : -len(".py")].replace("/", ".")
+        work.reporter.progress(f"importing {module}")
+        reply = work.session.request(
+            "import_check",
+            {"module": module, "env": dict(server.env), "cwd": server.cwd, "timeout_s": IMPORT_TIMEOUT_S},
+            timeout_s=IMPORT_TIMEOUT_S + 10,
+        )
+        outcome = reply["outcome"]
+        if outcome == "failed":
+            _give_up(work, f"{module} does not import: {reply['message']}")
+        if outcome == "imported" and reply["file"] != write.path:
+            _give_up(work, f"the interpreter imports {reply['file']}, not {write.path}")
+        lines.append(f"{module}: {outcome}" + (f" ({reply['message']})" if outcome != "imported" else ""))
+        if outcome != "imported":
+            break  # what one module misses (no torch, too slow), the others miss too
+    return lines
+
+
+def _give_up(work: Work, problem: str) -> None:
+    restore_files(work, force=False)
+    node = work.session.node
+    raise RefusedError(
+        f"{node.name}: {problem}; the files were put back",
+        hint="mend the bundle (docs/fixes.md), then run the command again",
+        node=node.name,
+    )
+
+
+def restore_files(work: Work, *, deploy_id: str | None = None, force: bool) -> list[dict[str, Any]]:
+    """Put back what a deploy replaced (default: this one); returns what the node read back."""
+    reply = work.change(
+        "restore",
+        {"deploy_id": deploy_id or work.deploy_id, "force": force},
+        action="restore",
+        detail=f"files of {deploy_id or work.deploy_id}",
+    )
+    return list(reply["files"])

@@ -1,0 +1,22 @@
+"""Takes secrets out of every text that leaves this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from .sglang.redact import redact_text
+
+MASK = "[redacted]"
+
+
+def cleaner(secrets: Iterable[str]) -> Callable[[str], str]:
+    """A function that masks `secrets` (values taken from the engineer's environment) and whatever
+    looks like a key, token or password in SGLang's output or on a command line."""
+    known = sorted({secret for secret in secrets if len(secret) >= 4}, key=len, reverse=True)
+
+    def clean(text: str) -> str:
+        for secret in known:
+            text = text.replace(secret, MASK)
+        return redact_text(text)
+
+    return clean

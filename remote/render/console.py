@@ -1,0 +1,67 @@
+"""The two consoles: results on stdout, progress and messages on stderr when stdout holds JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+from rich.theme import Theme
+
+from ..errors import FixopsError
+
+THEME = Theme(
+    {
+        "pass": "green",
+        "fail": "bold red",
+        "unknown": "yellow",
+        "skip": "dim",
+        "changed": "cyan",
+        "quiet": "dim",
+        "heading": "bold",
+        "added": "green",
+        "removed": "red",
+        "hunk": "cyan",
+    }
+)
+
+
+def console(*, to_stderr: bool = False) -> Console:
+    """A console as wide as the terminal (80 columns where there is none); NO_COLOR is respected."""
+    stream = sys.stderr if to_stderr else sys.stdout
+    width = None if stream.isatty() else 100
+    return Console(file=stream, theme=THEME, highlight=False, soft_wrap=False, width=width)
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """The one JSON document of a command, on stdout."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_error(error: FixopsError) -> None:
+    """What happened, on which node, and what to type next."""
+    out = console(to_stderr=True)
+    out.print(Text.assemble(("error: ", "fail"), error.message), soft_wrap=True)
+    diff = error.data.get("diff")
+    if diff:
+        print_diff(out, diff)
+    if error.hint:
+        out.print(Text.assemble(("next:  ", "heading"), error.hint), soft_wrap=True)
+
+
+def print_diff(out: Console, diff: str) -> None:
+    """A unified diff in colours; lines are never wrapped, so that it can be copied."""
+    for line in diff.splitlines():
+        style = ""
+        if line.startswith(("+++", "---")):
+            style = "heading"
+        elif line.startswith("@@"):
+            style = "hunk"
+        elif line.startswith("+"):
+            style = "added"
+        elif line.startswith("-"):
+            style = "removed"
+        out.print(Text(line, style=style), soft_wrap=True)

@@ -1,0 +1,153 @@
+"""`inv status`: one screen. What runs, on which GPUs, with which fix, and what was last done to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .bundles import Bundle
+from .errors import ExitCode
+from .intent import expected_ranks
+from .observe import observe
+from .ownership import Group
+from .picture import Picture
+from .session import Session
+
+State = Literal["up", "starting", "down", "sick"]
+
+
+@dataclass(frozen=True)
+class Status:
+    node: str
+    picture: Picture
+    state: State
+    why: str
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.OK
+
+    def to_json(self) -> dict[str, Any]:
+        picture = self.picture
+        group = picture.ownership.server if picture.ownership else None
+        launcher = group.launcher if group else None
+        fix, config = picture.fix, picture.config
+        return {
+            "node": self.node,
+            "server": {
+                "state": self.state,
+                "why": self.why,
+                "pid": launcher.pid if launcher else None,
+                "port": picture.node.server.port,
+                "started_at": launcher.start_time if launcher else None,
+                "boot_id": boot_id(picture),
+                "version": picture.version,
+                "ranks": {
+                    "expected": expected_ranks(picture.node.server),
+                    "alive": len(group.ranks()) if group else 0,
+                },
+            },
+            "gpus": gpus(picture),
+            "fix": {
+                "name": picture.bundle.name,
+                "state": fix.state if fix else None,
+                "local_changes": fix.local_changes if fix else None,
+                "config": config.state.state if config and config.state else None,
+            },
+            "stale": [
+                {"pid": s.process.pid, "title": s.process.title, "why": s.why}
+                for s in (picture.ownership.stale if picture.ownership else ())
+            ],
+            "last_deploy": last_deploy(picture),
+            "lock": (picture.facts.get("state") or {}).get("lock"),
+        }
+
+
+def status(session: Session, bundle: Bundle) -> Status:
+    picture = observe(session, bundle)
+    state, why = judge(picture)
+    return Status(session.node.name, picture, state, why)
+
+
+def judge(picture: Picture) -> tuple[State, str]:
+    """up: it generates. starting: alive, and not yet ready. sick: alive, and not as it should be."""
+    owned = picture.ownership
+    group = owned.server if owned else None
+    if owned is None:
+        return "sick", "the processes could not be read"
+    if group is None or group.launcher is None:
+        left = len(owned.stale)
+        return "down", f"no server of ours; {left} stale processes" if left else "no server of ours"
+    want, alive = expected_ranks(picture.node.server), len(group.ranks())
+    generate = (picture.facts.get("http") or {}).get("generate") or {}
+    if alive == want and generate.get("status") == 200:
+        return "up", f"{alive} of {want} ranks, it generates"
+    boot = picture.boot
+    if boot is not None and boot.state == "starting" and _writes(picture, group):
+        return "starting", f"{boot.stage}, {alive} of {want} ranks"
+    answer = generate.get("status") or generate.get("error") or "no answer"
+    return "sick", f"{alive} of {want} ranks alive, /generate: {answer}"
+
+
+def _writes(picture: Picture, group: Group) -> bool:
+    """Is the log that was read the one that this server writes?"""
+    log = picture.facts.get("log") or {}
+    for process in (picture.facts.get("procs") or {}).get("processes", []):
+        if group.launcher and process["pid"] == group.launcher.pid:
+            return log.get("real_path") in (process.get("log_fds") or [])
+    return False
+
+
+def boot_id(picture: Picture) -> str | None:
+    """The boot that this toolkit started and that still runs, by pid and start time."""
+    owned = picture.ownership
+    launcher = owned.server.launcher if owned and owned.server else None
+    if launcher is None:
+        return None
+    for boot in (picture.facts.get("state") or {}).get("boots", []):
+        if (boot.get("pid"), boot.get("starttime_ticks")) == (launcher.pid, launcher.starttime_ticks):
+            return str(boot.get("boot_id") or boot.get("id"))
+    return None
+
+
+def gpus(picture: Picture) -> list[dict[str, Any]]:
+    """The contract's `gpus`; figures that the node does not report are null."""
+    facts = picture.facts.get("gpus") or {}
+    owned = picture.ownership
+    ours = {member.pid for member in owned.server.members} if owned and owned.server else set()
+    users = {p["pid"]: p["user"] for p in (picture.facts.get("procs") or {}).get("processes", [])}
+    return [
+        {
+            "index": board["index"],
+            "memory_used_mib": board["memory_used_mib"],
+            "memory_total_mib": board["memory_total_mib"],
+            "holders": [
+                {
+                    "pid": holder["pid"],
+                    "name": holder["name"],
+                    "user": users.get(holder["pid"]),
+                    "ours": holder["pid"] in ours,
+                }
+                for holder in facts.get("holders", [])
+                if holder["gpu_index"] == board["index"]
+            ],
+        }
+        for board in facts.get("gpus", [])
+    ]
+
+
+def last_deploy(picture: Picture) -> dict[str, Any] | None:
+    """The last deploy that replaced files: id, when, by whom."""
+    deploys = (picture.facts.get("state") or {}).get("deploys", [])
+    if not deploys:
+        return None
+    last = deploys[-1]
+    journal = (picture.facts.get("state") or {}).get("journal_tail", [])
+    entry: dict[str, Any] = next((e for e in journal if e.get("deploy_id") == last["id"]), {})
+    return {
+        "id": last["id"],
+        "who": entry.get("who"),
+        "command": entry.get("command"),
+        "files": [file["path"] for file in last.get("files", [])],
+        "rolled_back": bool(last.get("restored")),
+    }

@@ -1,0 +1,215 @@
+"""The steps of `deploy-fix` as commands of their own: the same plan, only some of its actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .bundles import Bundle
+from .errors import ExitCode, UnhealthyError
+from .free import free_gpus, wait_free
+from .health import wait_ready
+from .kill import end, kill_stale
+from .observe import observe
+from .ownership import Group
+from .picture import Picture
+from .plan import Action, Plan, build, refuse_adjusted_arguments, refuse_blind, refuse_foreign
+from .proofs import prove
+from .purge import purge
+from .push import check_imports, push
+from .reporting import Reporter
+from .session import Session
+from .start import Boot, refuse_if_up, start, start_server
+from .status import boot_id
+from .work import Done, Work, locked, planned_json
+
+Confirm = Callable[[Plan], bool]
+
+
+@dataclass(frozen=True)
+class Stepped:
+    node: str
+    actions: tuple[dict[str, Any], ...]
+    deploy_id: str | None = None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.OK
+
+    def to_json(self) -> dict[str, Any]:
+        return {"node": self.node, "deploy_id": self.deploy_id, "actions": list(self.actions)}
+
+
+@dataclass(frozen=True)
+class Step:
+    """Which actions of the plan a command carries out, and how."""
+
+    actions: tuple[str, ...]
+    run: Callable[[Work, Plan, Picture], Sequence[Done]]
+
+
+def _push(work: Work, plan: Plan, picture: Picture) -> list[Done]:
+    done = push(work, plan)
+    if plan.code and picture.root:
+        for line in check_imports(work, plan, picture.root):
+            work.reporter.note(f"import check: {line}")
+    return done
+
+
+STEPS = {
+    "push-fix": Step(("push-code", "push-config"), _push),
+    "purge-pycache": Step(("purge-pycache",), lambda work, plan, _: [purge(work, plan)]),
+    "kill-stale": Step(("kill-stale",), lambda work, plan, _: [kill_stale(work, plan)]),
+    "free-gpus": Step(
+        ("free-gpus",), lambda work, plan, _: [wait_free(work, detail=plan.action("free-gpus").detail)]
+    ),
+}
+
+
+def run_step(
+    session: Session,
+    bundle: Bundle,
+    reporter: Reporter,
+    name: str,
+    *,
+    confirm: Confirm,
+    dry_run: bool,
+    wait_s: float,
+) -> Stepped:
+    """One step of the procedure, planned from what the node shows now."""
+    step = STEPS[name]
+    picture = observe(session, bundle)
+    plan = build(picture, prove(picture))
+    return _carry_out(
+        session,
+        plan,
+        step.actions,
+        reporter,
+        name,
+        confirm,
+        dry_run,
+        wait_s,
+        lambda w: step.run(w, plan, picture),
+    )
+
+
+def _carry_out(
+    session: Session,
+    plan: Plan,
+    ids: Sequence[str],
+    reporter: Reporter,
+    name: str,
+    confirm: Confirm,
+    dry_run: bool,
+    wait_s: float,
+    act: Callable[[Work], Sequence[Done]],
+) -> Stepped:
+    node = session.node.name
+    actions = [plan.action(id) for id in ids]
+    if dry_run:
+        return Stepped(node, tuple(planned_json(action) for action in actions))
+    if not any(action.would_change for action in actions):
+        return Stepped(node, tuple(Done(a.id, False, a.detail).to_json() for a in actions))
+    confirm(plan)
+    with locked(session, name, reporter, wait_s=wait_s) as work:
+        done = act(work)
+    return Stepped(node, tuple(each.to_json() for each in done), work.deploy_id)
+
+
+def stop(
+    session: Session, bundle: Bundle, reporter: Reporter, *, confirm: Confirm, dry_run: bool, wait_s: float
+) -> Stepped:
+    """End the server and what is stale beside it, and wait for the GPUs' memory."""
+    picture = observe(session, bundle, probe=False)
+    to_end = picture.ownership.to_end() if picture.ownership else []
+    detail = "end " + ", ".join(f"{p.pid} {p.title.split()[0]}" for p in to_end) if to_end else "nothing runs"
+    plan = _only(
+        Action("stop", bool(to_end), detail), Action("free-gpus", bool(to_end), "wait for the GPUs' memory")
+    )
+
+    def act(work: Work) -> list[Done]:
+        return [end(work, to_end, id="stop", detail=detail), free_gpus(work, plan)]
+
+    return _carry_out(session, plan, ("stop", "free-gpus"), reporter, "stop", confirm, dry_run, wait_s, act)
+
+
+def start_only(
+    session: Session, bundle: Bundle, reporter: Reporter, *, confirm: Confirm, dry_run: bool, wait_s: float
+) -> Stepped:
+    """Start the server where none runs. RefusedError when one does: `inv restart` is for that."""
+    picture = observe(session, bundle, probe=False)
+    refuse_adjusted_arguments(picture)
+    owned = picture.ownership
+    if owned and owned.server and owned.server.launcher:
+        refuse_if_up(session.node.name, owned.server.launcher.pid)
+    refuse_foreign(picture)
+    refuse_blind(picture)
+    plan = _only(Action("start", True, f"start server '{session.node.server_name}'"))
+
+    def act(work: Work) -> list[Done]:
+        done, _ = start(work, detail=plan.action("start").detail)
+        return [done]
+
+    return _carry_out(session, plan, ("start",), reporter, "start", confirm, dry_run, wait_s, act)
+
+
+def restart(
+    session: Session, bundle: Bundle, reporter: Reporter, *, confirm: Confirm, dry_run: bool, wait_s: float
+) -> Stepped:
+    """Stop, free, start, wait until it generates. Files stay as they are."""
+    picture = observe(session, bundle, probe=False)
+    refuse_adjusted_arguments(picture)
+    refuse_foreign(picture)
+    refuse_blind(picture)
+    to_end = tuple(picture.ownership.to_end()) if picture.ownership else ()
+    plan = Plan(
+        actions=(
+            Action("kill-stale", bool(to_end), f"end {len(to_end)} processes"),
+            Action("free-gpus", bool(to_end), "wait for the GPUs' memory" if to_end else "nothing to free"),
+            Action("start", True, f"start server '{session.node.server_name}'"),
+            Action("health", False, "wait until it generates"),
+        ),
+        code=(),
+        config=(),
+        purge=(),
+        to_end=to_end,
+        restart=True,
+    )
+
+    def act(work: Work) -> list[Done]:
+        actions = [kill_stale(work, plan), free_gpus(work, plan)]
+        done, boot = start_server(work, plan)
+        assert boot is not None
+        return [*actions, done, wait_ready(session, boot, work.reporter)]
+
+    ids = tuple(action.id for action in plan.actions)
+    return _carry_out(session, plan, ids, reporter, "restart", confirm, dry_run, wait_s, act)
+
+
+def health(session: Session, bundle: Bundle, reporter: Reporter) -> Stepped:
+    """Wait until the server that runs is ready. UnhealthyError when there is none, or it fails."""
+    picture = observe(session, bundle, probe=False)
+    owned = picture.ownership
+    group: Group | None = owned.server if owned else None
+    node = session.node
+    if group is None or group.launcher is None:
+        raise UnhealthyError(
+            f"{node.name}: no server of ours runs", hint=f"inv restart --node {node.name}", node=node.name
+        )
+    launcher = group.launcher
+    log = picture.facts.get("log") or {}
+    starts = [boot["offset"] for boot in log.get("boots", [])]
+    boot = Boot(
+        boot_id=boot_id(picture) or "",
+        pid=launcher.pid,
+        starttime_ticks=launcher.starttime_ticks,
+        start_time=launcher.start_time,
+        log=node.server.log,
+    )
+    done = wait_ready(session, boot, reporter, from_offset=starts[-1] if starts else 0)
+    return Stepped(node.name, (done.to_json(),))
+
+
+def _only(*actions: Action) -> Plan:
+    return Plan(actions=actions, code=(), config=(), purge=(), to_end=(), restart=False)

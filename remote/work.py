@@ -1,0 +1,97 @@
+"""A change in progress: the session, the picture it was planned from, its id, and the lock."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from .plan import Action
+from .reporting import Reporter
+from .session import Event, Session
+
+
+@dataclass(frozen=True)
+class Done:
+    """One action as it was carried out. `processes` only where some were ended."""
+
+    id: str
+    changed: bool
+    detail: str
+    processes: tuple[dict[str, Any], ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"id": self.id, "changed": self.changed, "detail": self.detail}
+        if self.processes is not None:
+            value["processes"] = list(self.processes)
+        return value
+
+
+def planned_json(action: Action) -> dict[str, Any]:
+    """An action of a dry run: nothing changed, and whether it would."""
+    value: dict[str, Any] = {
+        "id": action.id,
+        "changed": False,
+        "would_change": action.would_change,
+        "detail": action.detail,
+    }
+    if action.diff:
+        value["diff"] = action.diff
+    return value
+
+
+def new_id(now_s: float | None = None) -> str:
+    """An id of a deploy or boot: its time in UTC, and a few digits against a second one at once."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
+    return f"{stamp}-{secrets.token_hex(2)}"
+
+
+@dataclass(frozen=True)
+class Work:
+    session: Session
+    deploy_id: str
+    command: str
+    reporter: Reporter
+
+    def change(
+        self,
+        op: str,
+        params: dict[str, Any],
+        *,
+        action: str,
+        detail: str,
+        timeout_s: float = 120.0,
+        on_event: Event | None = None,
+    ) -> dict[str, Any]:
+        """A request that changes the node: journalled there before and after."""
+        journal = {
+            "deploy_id": self.deploy_id,
+            "command": self.command,
+            "who": self.session.who,
+            "action": action,
+            "detail": detail,
+        }
+        return self.session.request(op, params, timeout_s=timeout_s, on_event=on_event, journal=journal)
+
+
+@contextmanager
+def locked(session: Session, command: str, reporter: Reporter, *, wait_s: float = 0.0) -> Iterator[Work]:
+    """Hold the node's lock. LockedError names the holder when another engineer has it."""
+    work = Work(session, new_id(), command, reporter)
+    reply = session.request(
+        "lock",
+        {"who": session.who, "command": command, "deploy_id": work.deploy_id, "wait_s": wait_s},
+        timeout_s=wait_s + 30.0,
+    )
+    taken = reply.get("took_over")
+    if taken:
+        reporter.note(f"took over the lock of {taken.get('who')}, whose command no longer runs")
+    try:
+        yield work
+    finally:
+        # The helper's end releases it too: an error here must not hide the one that brought us here.
+        if session.helper.alive:
+            session.request("unlock", {})

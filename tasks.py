@@ -1,0 +1,357 @@
+"""The commands: parse, call, render. What each does lies in remote/commands.py and behind it.
+
+Nothing heavy is imported here: `inv --list` must answer at once.
+"""
+
+# Invoke reads each task's parameters from its signature, so they are spelled out.
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from invoke.collection import Collection
+from invoke.context import Context
+from invoke.tasks import task
+
+from remote.practice.tasks import collection as practice
+
+if TYPE_CHECKING:
+    from remote.cli import Options
+    from remote.commands import Change
+    from remote.practice.tasks import Body as PracticeBody
+
+NODE = {
+    "node": "a node or a group of the inventory (default: defaults.node)",
+    "inventory": "the inventory file (default: $FIXOPS_INVENTORY, else inventory.yaml)",
+    "json": "exactly one JSON document on stdout, messages on stderr",
+}
+FIX = {"fix": "the fix bundle (default: defaults.fix of the inventory)"}
+CHANGE = {
+    "yes": "do not ask",
+    "dry-run": "print the plan with its diffs and change nothing",
+    "wait": "wait for the lock while another engineer holds it",
+}
+
+
+def _options(context: Context, command: str, node: str | None, inventory: str | None, json: bool) -> Options:
+    from remote.cli import Options, refuse_invoke_dry
+
+    options = Options(command, node, inventory, json)
+    refuse_invoke_dry(options, bool(context.config.run.dry))
+    return options
+
+
+def _change(yes: bool, dry_run: bool, wait: bool) -> Change:
+    from remote.commands import Change
+
+    return Change(yes, dry_run, wait)
+
+
+@task(
+    help={
+        **NODE,
+        **FIX,
+        **CHANGE,
+        "from-pristine": "start from the version's wheel, whatever the files hold now",
+    }
+)
+def deploy_fix(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+    yes: bool = False,
+    dry_run: bool = False,
+    wait: bool = False,
+    from_pristine: bool = False,
+) -> None:
+    """The whole procedure: push, purge, stop, free, start, wait, verify. Does only what is not so."""
+    from remote import commands
+
+    commands.deploy_fix(
+        _options(context, "deploy-fix", node, inventory, json),
+        _change(yes, dry_run, wait),
+        fix,
+        from_pristine,
+    )
+
+
+@task(help={**NODE, **FIX, "verbose": "show the evidence of what passed too"})
+def verify(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+    verbose: bool = False,
+) -> None:
+    """Check every claim about the node against evidence; changes nothing."""
+    from remote import commands
+
+    commands.verify_node(_options(context, "verify", node, inventory, json), fix, verbose)
+
+
+@task(help={**NODE, **FIX, "watch": "again every few seconds, until Ctrl-C"})
+def status(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+    watch: bool = False,
+) -> None:
+    """One screen: server, ranks, GPUs, fix, config, last deploy."""
+    from remote import commands
+
+    commands.status_of(_options(context, "status", node, inventory, json), fix, watch)
+
+
+@task(
+    help={
+        **NODE,
+        **CHANGE,
+        "to": "the deploy to undo (default: the last one; ids: inv history)",
+        "force": "also over files changed since",
+    }
+)
+def rollback(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+    yes: bool = False,
+    dry_run: bool = False,
+    wait: bool = False,
+    to: str | None = None,
+    force: bool = False,
+) -> None:
+    """Put back what the last deploy replaced, restart, verify."""
+    from remote import commands
+
+    commands.rollback(
+        _options(context, "rollback", node, inventory, json), _change(yes, dry_run, wait), fix, to, force
+    )
+
+
+@task(help={**NODE, **FIX, **CHANGE})
+def push_fix(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+    yes: bool = False,
+    dry_run: bool = False,
+    wait: bool = False,
+) -> None:
+    """Write the fix's code and configuration, and read them back."""
+    from remote import commands
+
+    commands.step(
+        _options(context, "push-fix", node, inventory, json), _change(yes, dry_run, wait), "push-fix", fix
+    )
+
+
+@task(help={**NODE, **FIX, **CHANGE})
+def purge_pycache(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+    yes: bool = False,
+    dry_run: bool = False,
+    wait: bool = False,
+) -> None:
+    """Remove bytecode that the interpreter would believe."""
+    from remote import commands
+
+    commands.step(
+        _options(context, "purge-pycache", node, inventory, json),
+        _change(yes, dry_run, wait),
+        "purge-pycache",
+        fix,
+    )
+
+
+@task(help={**NODE, **FIX, **CHANGE})
+def kill_stale(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+    yes: bool = False,
+    dry_run: bool = False,
+    wait: bool = False,
+) -> None:
+    """End stale servers and orphaned ranks, by pid and start time."""
+    from remote import commands
+
+    commands.step(
+        _options(context, "kill-stale", node, inventory, json), _change(yes, dry_run, wait), "kill-stale", fix
+    )
+
+
+@task(help={**NODE, **FIX, **CHANGE})
+def free_gpus(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+    yes: bool = False,
+    dry_run: bool = False,
+    wait: bool = False,
+) -> None:
+    """Wait until the GPUs' memory is back."""
+    from remote import commands
+
+    commands.step(
+        _options(context, "free-gpus", node, inventory, json), _change(yes, dry_run, wait), "free-gpus", fix
+    )
+
+
+@task(help={**NODE, **FIX, **CHANGE})
+def start(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+    yes: bool = False,
+    dry_run: bool = False,
+    wait: bool = False,
+) -> None:
+    """Start the server where none runs; the log is this boot's own."""
+    from remote import commands
+
+    commands.start(_options(context, "start", node, inventory, json), _change(yes, dry_run, wait), fix)
+
+
+@task(help={**NODE, **FIX, **CHANGE})
+def stop(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+    yes: bool = False,
+    dry_run: bool = False,
+    wait: bool = False,
+) -> None:
+    """End the server and what is stale beside it."""
+    from remote import commands
+
+    commands.stop(_options(context, "stop", node, inventory, json), _change(yes, dry_run, wait), fix)
+
+
+@task(help={**NODE, **FIX, **CHANGE})
+def restart(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+    yes: bool = False,
+    dry_run: bool = False,
+    wait: bool = False,
+) -> None:
+    """Stop, free the GPUs, start, wait until it generates."""
+    from remote import commands
+
+    commands.restart(_options(context, "restart", node, inventory, json), _change(yes, dry_run, wait), fix)
+
+
+@task(help={**NODE, **FIX})
+def health(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+) -> None:
+    """Wait until the running server is ready and generates, with live progress."""
+    from remote import commands
+
+    commands.health(_options(context, "health", node, inventory, json), fix)
+
+
+@task(help={**NODE})
+def fixes(
+    context: Context, node: str | None = None, inventory: str | None = None, json: bool = False
+) -> None:
+    """The fix bundles, and which of them fit the node."""
+    from remote import commands
+
+    commands.fixes_on(_options(context, "fixes", node, inventory, json))
+
+
+@task(help={**NODE, "limit": "how many entries, the last ones"})
+def history(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    limit: int = 100,
+) -> None:
+    """What was done to the node, by whom, when, with what outcome."""
+    from remote import commands
+
+    commands.history_of(_options(context, "history", node, inventory, json), limit)
+
+
+@task(help={**NODE, "yes": "release the lock"})
+def unlock(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    yes: bool = False,
+) -> None:
+    """Show the lock's holder; release it with --yes."""
+    from remote import commands
+
+    commands.unlock_node(_options(context, "unlock", node, inventory, json), yes)
+
+
+@task(help={**NODE, "yes": "record the key in known_hosts"})
+def trust(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    yes: bool = False,
+) -> None:
+    """Show the node's host key fingerprint; record it with --yes."""
+    from remote import commands
+
+    commands.trust_node(_options(context, "trust", node, inventory, json), yes)
+
+
+def _show_practice(command: str, as_json: bool, body: PracticeBody) -> None:
+    from remote import commands
+
+    commands.practice(command, as_json, body)
+
+
+namespace = Collection(
+    deploy_fix,
+    verify,
+    status,
+    rollback,
+    push_fix,
+    purge_pycache,
+    kill_stale,
+    free_gpus,
+    start,
+    stop,
+    restart,
+    health,
+    fixes,
+    history,
+    unlock,
+    trust,
+)
+namespace.add_collection(practice(_show_practice), "practice")
