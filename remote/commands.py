@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from . import bundles, cli, deploy, fitting, history, status, steps, unlock, verify
+from . import rollback as rollbacks
 from .bundles import Bundle
 from .cli import Options, Outcome, Plain
 from .errors import ExitCode, RefusedError, UsageError
@@ -206,3 +207,7 @@ def unlock_node(options: Options, yes: bool) -> NoReturn:
         )
 
     cli.guarded(options, body)
+
+
+def rollback(options: Options, change: Change, fix: str | None, to: str | None, force: bool) -> NoReturn:
+    changing(options, change, rollbacks.rollback, show.rolled_back, fix, to=to, force=force)

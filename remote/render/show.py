@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..fitting import Fitting
     from ..history import History
     from ..plan import Plan
+    from ..rollback import RolledBack
     from ..status import Status
     from ..steps import Stepped
     from ..unlock import Unlocked
@@ -48,6 +49,16 @@ def deployed(result: Deployed) -> None:
         out.print(f"{result.node} was already as meant: nothing was changed")
     else:
         out.print(f"deploy {result.deploy_id}; to go back: inv rollback --node {result.node}")
+
+
+def rolled_back(result: RolledBack) -> None:
+    out = console()
+    if result.dry_run:
+        print_actions(out, result.actions)
+        out.print(Text(f"dry run: nothing was changed on {result.node}", style="heading"))
+        return
+    print_checks(out, result.node, result.checks)
+    out.print(f"deploy {result.deploy_id} was put back")
 
 
 def verified(result: Verified, *, verbose: bool) -> None:

@@ -1,0 +1,160 @@
+"""Whose process is it? The kill plan of each case from the field, decided from facts alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remote.ownership import Ownership, assess
+
+OUR_UID, OTHER_UID = 1000, 2000
+
+
+def process(pid: int, title: str, role: str | None, **more: Any) -> dict[str, Any]:
+    return {
+        "pid": pid,
+        "starttime_ticks": pid * 10,
+        "start_time": 1.0,
+        "title": title,
+        "argv": title.split(),
+        "role": role,
+        "user": "ops",
+        "uid": OUR_UID,
+        "ppid": 1,
+        "sid": pid,
+        "state": "S",
+        **more,
+    }
+
+
+def facts(*processes: dict[str, Any], port: int | None = None, pid: int | None = None) -> dict[str, Any]:
+    listeners = [{"port": port, "pid": pid, "uid": OUR_UID}] if port else []
+    return {"processes": list(processes), "listeners": listeners}
+
+
+def decide(procs: dict[str, Any], *, holders: list[dict[str, Any]] | None = None, **more: Any) -> Ownership:
+    options: dict[str, Any] = {"port": 30000, "our_uid": OUR_UID, "our_gpus": None, **more}
+    return assess(procs, {"holders": holders or []}, **options)
+
+
+def server(first: int, port: int, **more: Any) -> list[dict[str, Any]]:
+    """A launcher and two ranks in its session."""
+    title = f"python3 -m sglang.launch_server --port {port}"
+    return [
+        process(first, title, "launcher", **more),
+        process(first + 1, "sglang::scheduler_TP0", "scheduler", ppid=first, sid=first, **more),
+        process(first + 2, "sglang::scheduler_TP1", "scheduler", ppid=first, sid=first, **more),
+    ]
+
+
+def test_the_server_on_our_port_is_ours_with_all_its_processes() -> None:
+    owned = decide(facts(*server(100, 30000), port=30000, pid=100))
+    assert owned.server is not None
+    assert owned.server.launcher is not None
+    assert owned.server.launcher.pid == 100
+    assert [rank.pid for rank in owned.server.ranks()] == [101, 102]
+    assert owned.stale == ()
+    assert owned.foreign == ()
+    assert [each.pid for each in owned.to_end()] == [100, 101, 102]
+
+
+def test_schedulers_re_parented_to_init_are_stale() -> None:
+    """Case 052: four workers with PPID 1 hold 100 GB each; the plan lists exactly these."""
+    pids = [2505781, 2505782, 2505783, 2505784]
+    orphans = [
+        process(pid, f"sglang::scheduler_DP{n}_TP{n}_EP{n}", "scheduler", sid=77) for n, pid in enumerate(pids)
+    ]
+    holders = [{"pid": pid, "gpu_index": n, "used_mib": 100998, "name": "x"} for n, pid in enumerate(pids)]
+    owned = decide(facts(*orphans), holders=holders)
+    assert [each.process.pid for each in owned.stale] == pids
+    assert {each.why for each in owned.stale} == {"its launcher is gone"}
+    assert [each.pid for each in owned.to_end()] == pids
+    assert owned.foreign == ()
+
+
+def test_a_zombie_launcher_leaves_orphans() -> None:
+    zombie, *ranks = server(100, 30000)
+    owned = decide(facts({**zombie, "state": "Z"}, *ranks))
+    assert owned.server is None
+    assert {each.process.pid for each in owned.stale} == {100, 101, 102}
+
+
+def test_a_neighbour_on_our_gpu_is_named_and_not_ended() -> None:
+    """Case 064: ours on GPU 2 with a stranger beside it, and our other server on a GPU not in our set."""
+    ours = process(61001, "python3 -m sglang.launch_server --port 30000 --tp 4", "launcher")
+    stranger = process(61055, "python3 train.py", None, user="other", uid=OTHER_UID)
+    second = process(61077, "python3 -m sglang.launch_server --port 31000 --tp 2", "launcher")
+    holders = [
+        {"pid": 61001, "gpu_index": 2, "used_mib": 70000, "name": "python3"},
+        {"pid": 61055, "gpu_index": 2, "used_mib": 4000, "name": "python3"},
+        {"pid": 61077, "gpu_index": 5, "used_mib": 70000, "name": "python3"},
+    ]
+    owned = decide(facts(ours, stranger, second), holders=holders, our_gpus=frozenset({0, 1, 2, 3}))
+    assert [each.pid for each in owned.to_end()] == [61001]
+    assert [(each.pid, each.user) for each in owned.foreign] == [(61055, "other")]
+    assert [group.launcher.pid for group in owned.others if group.launcher] == [61077]
+
+
+def test_a_second_server_of_ours_on_our_gpus_is_foreign_to_this_one() -> None:
+    second = server(200, 31000)
+    holders = [{"pid": 201, "gpu_index": 0, "used_mib": 9, "name": "sglang::scheduler_TP0"}]
+    owned = decide(facts(*second), holders=holders)
+    assert owned.server is None
+    assert owned.to_end() == []
+    assert [each.pid for each in owned.foreign] == [201]
+
+
+def test_every_entry_point_of_a_server_without_a_launcher_is_found() -> None:
+    """Case 066: `sglang serve`, tokenizer workers and titles; an editor and a grep are not servers."""
+    processes = [
+        process(700, "/opt/sglang/bin/python3 /opt/sglang/bin/sglang serve --port 30000", "launcher", sid=700),
+        process(701, "sglang::scheduler_TP0", "scheduler", sid=700, ppid=700),
+        process(702, "sglang::detokenizer", "detokenizer", sid=700, ppid=700),
+        process(703, "sglang::tokenizer_worker:1", "tokenizer-worker", sid=703),
+        process(704, "python3 -m sglang.launch_server --model-path m --port 30000", "launcher", sid=704),
+        process(705, "vim deepseek_v2.py", None),
+        process(706, "grep --color=auto sglang", None),
+    ]
+    owned = decide(facts(*processes, port=30000, pid=703))
+    assert {each.pid for each in owned.to_end()} == {700, 701, 702, 703, 704}
+
+
+def test_another_users_server_on_our_port_is_foreign() -> None:
+    owned = decide(facts(*server(100, 30000, uid=OTHER_UID, user="other"), port=30000, pid=100))
+    assert owned.server is None
+    assert owned.to_end() == []
+    assert [each.what for each in owned.foreign] == ["listens on port 30000"]
+
+
+def test_a_listener_that_cannot_be_seen_is_foreign() -> None:
+    owned = decide(facts(port=30000, pid=None))
+    assert [(each.pid, each.what) for each in owned.foreign] == [(None, "listens on port 30000")]
+
+
+def test_a_holder_in_another_container_is_foreign() -> None:
+    """Case 059: the pid of nvidia-smi is of another namespace, and no such process is visible here."""
+    owned = decide(facts(), holders=[{"pid": 4242, "gpu_index": 1, "used_mib": 500, "name": "python"}])
+    assert [each.pid for each in owned.foreign] == [4242]
+    assert "not visible" in owned.foreign[0].user
+
+
+def test_schedulers_under_a_living_parent_of_their_session_are_left_alone() -> None:
+    """An engine that embeds SGLang (dynamo, a notebook): its launcher has another name."""
+    parent = process(500, "python3 -m dynamo.sglang", None, sid=500)
+    rank = process(501, "sglang::scheduler_TP0", "scheduler", ppid=500, sid=500)
+    owned = decide(facts(parent, rank))
+    assert owned.to_end() == []
+
+
+def test_a_server_that_we_started_is_ours_on_any_port() -> None:
+    owned = decide(facts(*server(100, 31000)), booted=[(100, 1000)])
+    assert [each.process.pid for each in owned.stale] == [100, 101, 102]
+
+
+def test_a_reused_pid_is_not_the_server_that_we_started() -> None:
+    owned = decide(facts(*server(100, 31000)), booted=[(100, 999)])
+    assert owned.to_end() == []
+
+
+def test_the_default_port_is_sglangs_own() -> None:
+    owned = decide(facts(process(100, "python3 -m sglang.launch_server --model-path m", "launcher")))
+    assert owned.server is not None
