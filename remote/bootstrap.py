@@ -31,12 +31,21 @@ BOOTSTRAP = (
 )
 
 
+def node_sources() -> dict[str, str]:
+    """The text of every module of remote/node, by its name."""
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(NODE_SOURCES.glob("*.py"))}
+
+
+def pack(sources: dict[str, str]) -> bytes:
+    """The loader, a NUL byte and the other modules as JSON, compressed: what BOOTSTRAP expects."""
+    modules = {name: text for name, text in sources.items() if name != "loader"}
+    return zlib.compress(sources["loader"].encode() + b"\0" + json.dumps(modules).encode(), 9)
+
+
 @functools.cache
 def payload() -> bytes:
-    """The loader and every module of remote/node, compressed; the same for all nodes of a command."""
-    sources = {path.stem: path.read_text(encoding="utf-8") for path in sorted(NODE_SOURCES.glob("*.py"))}
-    loader = sources.pop("loader")
-    return zlib.compress(loader.encode() + b"\0" + json.dumps(sources).encode(), 9)
+    """The code of remote/node; the same for all nodes of a command."""
+    return pack(node_sources())
 
 
 def command(python: str, *, sudo: bool, length: int, nonce: str) -> str:

@@ -65,10 +65,27 @@ class Pending:
         self._give_up_at = time.monotonic() + wait_s
         self._on_event = on_event
         self._messages: queue.SimpleQueue[dict[str, Any] | ConnectError] = queue.SimpleQueue()
+        self._final: dict[str, Any] | ConnectError | None = None
 
     def put(self, message: dict[str, Any] | ConnectError) -> None:
         """For the reading thread."""
         self._messages.put(message)
+
+    def poll(self, wait_s: float) -> bool:
+        """Take the next message if one comes within `wait_s`; true once the operation has ended.
+
+        Events go to `on_event` in the calling thread. `result()` then tells how it ended.
+        """
+        if self._final is None:
+            try:
+                message = self._messages.get(timeout=max(0.0, wait_s))
+            except queue.Empty:
+                return False
+            if isinstance(message, ConnectError) or "event" not in message:
+                self._final = message
+            elif self._on_event is not None:
+                self._on_event(message["event"])
+        return self._final is not None
 
     def result(self) -> dict[str, Any]:
         """Wait for the answer; events go to `on_event` in the calling thread meanwhile.
@@ -76,23 +93,19 @@ class Pending:
         Raises NodeError when the operation failed or did not end in time, ConnectError when the
         connection was lost: then it is unknown what the operation did.
         """
-        while True:
-            try:
-                message = self._messages.get(timeout=max(0.0, self._give_up_at - time.monotonic()))
-            except queue.Empty:
+        while not self.poll(self._give_up_at - time.monotonic()):
+            if time.monotonic() >= self._give_up_at:
                 self._helper.forget(self.id)
-                raise NodeError("timeout", f"{self.op}: no answer from the helper in time") from None
-            if isinstance(message, ConnectError):
-                raise message
-            if "event" in message:
-                if self._on_event is not None:
-                    self._on_event(message["event"])
-            elif "error" in message:
-                error = message["error"]
-                raise NodeError(error["kind"], error["message"], error.get("data"))
-            else:
-                result: dict[str, Any] = message["result"]
-                return result
+                raise NodeError("timeout", f"{self.op}: no answer from the helper in time")
+        final = self._final
+        assert final is not None
+        if isinstance(final, ConnectError):
+            raise final
+        if "error" in final:
+            error = final["error"]
+            raise NodeError(error["kind"], error["message"], error.get("data"))
+        result: dict[str, Any] = final["result"]
+        return result
 
     def cancel(self) -> None:
         """Ask the operation to stop. `result()` tells how it ended."""
@@ -154,6 +167,11 @@ class Helper:
             assert self._hello is not None
             self._greeting: dict[str, Any] = self._hello.result()
         return self._greeting
+
+    @property
+    def alive(self) -> bool:
+        """Can it still be asked, as far as is known here?"""
+        return self._lost is None and not self._closed
 
     @property
     def stats(self) -> Stats:
@@ -354,18 +372,20 @@ def open_helper(
     lost_after_s: float = LOST_AFTER_S,
     start_timeout_s: float = START_TIMEOUT_S,
     idle_s: float = IDLE_S,
+    code: bytes | None = None,
 ) -> Helper:
     """Start the helper with the node's interpreter `python` over an open connection; close it when done.
 
     Returns before the node has answered: the first request, or `hello`, raises ConnectError if there is
-    no usable Python there. `state_dir` None is the node's default for the user (see node/about.py).
+    no usable Python there. `state_dir` None is the default for the node's user (node/about.py), `code` None
+    that of remote/node.
     """
     import paramiko
 
     transport = connection.transport
     if transport is None:
         raise ConnectError(f"there is no open connection to {node}", node=node)
-    code = bootstrap.payload()
+    code = code or bootstrap.payload()
     nonce = secrets.token_hex(8)
     try:
         channel = transport.open_session(window_size=WINDOW, timeout=start_timeout_s)

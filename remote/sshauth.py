@@ -55,16 +55,26 @@ class _AuthHandler(AuthOnlyHandler):
 
 
 class Transport(ServiceRequestingTransport):
-    """A transport that asks for the login service and logs in without waiting in between.
+    """A transport that does not wait where the protocol does not ask for it: two round trips less.
 
-    The server takes the messages in order, so that is one round trip less; and Paramiko's wait is a
-    loop that never ends if the connection does.
+    The key exchange begins right behind our own identification (RFC 4253, 4.2 and 7.1), and the login request
+    goes right behind the request for the login service. Paramiko's wait for the latter is also a loop
+    that never ends if the connection does.
     """
 
     _service_userauth_accepted: bool
     active: bool
     initial_kex_done: bool
+    local_kex_init: bytes | None
     _send_message: Callable[[paramiko.Message], None]
+
+    def _check_banner(self) -> None:
+        self._send_kex_init()
+        super()._check_banner()  # type: ignore[misc]  # missing in the stubs
+
+    def _send_kex_init(self) -> None:
+        if self.local_kex_init is None:  # unset again when the exchange is done, so a later one is sent
+            super()._send_kex_init()  # type: ignore[misc]
 
     def ensure_session(self) -> None:
         if not self.active or not self.initial_kex_done:
