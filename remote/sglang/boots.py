@@ -33,6 +33,7 @@ _PREAMBLE = re.compile(
 _VERSION = re.compile(
     r"\bsglang(?:==|[ _]version\W{1,3}v?)(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)", re.IGNORECASE
 )
+_COMMON = ("Decode batch", "Prefill batch", "INFO:     ")
 _MAX_PREAMBLE = 2_000
 _SAME_BOOT_S = 5.0
 
@@ -108,6 +109,8 @@ def _take(boot: _Reading, item: Entry) -> None:
 
 
 def _is_preamble(item: Entry) -> bool:
+    if item.message.startswith(_COMMON):
+        return False
     return bool(_PREAMBLE.search(item.message[:500])) or bool(adjustments.noted(item))
 
 

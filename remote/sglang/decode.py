@@ -1,8 +1,9 @@
 """Decode lines: accept length and throughput as the scheduler logs them, every 40 steps by default.
 
 Sources: 0.5.9, managers/scheduler_metrics_mixin.py; 0.5.23, scheduler_components/metrics_reporter.py.
-The line began with "Decode batch." until 2025 and with "Decode batch," since; fields were added at many
-places, so each is read by its name. `accept rate` has had several definitions: see `accept`.
+The line began with "Decode batch." up to 0.5.3, "Decode batch [123], " in 0.5.4, "Decode batch," since;
+fields were added at many places, so each is read by its name. `accept rate` has had several definitions:
+see `accept`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from statistics import median
 from . import ranks
 from .lines import Entry
 
-_HEAD = re.compile(r"Decode batch[.,] ")
+_HEAD = re.compile(r"Decode batch(?: \[\d+\])?[.,] ")
 _NUMBER = r"(?P<value>-?(?:\d+(?:\.\d+)?|nan|inf))"
 _ACCEPT_LEN = re.compile(rf"(?<!block )(?<!cap )accept len: {_NUMBER}")
 _ACCEPT_RATE = re.compile(rf"accept rate: {_NUMBER}")

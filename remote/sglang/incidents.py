@@ -107,9 +107,9 @@ class State:
 
 def definite(state: State) -> Failure | None:
     """The first cause of what certainly is a failure; None as long as there is none."""
-    ended = state.given_up is not None or state.fatal is not None
-    candidates = [state.fatal, state.tentative if ended else None]
-    first = min((cause for cause in candidates if cause), key=lambda cause: cause.line, default=None)
+    first = state.fatal
+    if state.tentative and (state.given_up or first) and (first is None or state.tentative.line < first.line):
+        first = state.tentative
     return first or state.secondary or state.dead or state.given_up
 
 

@@ -245,9 +245,18 @@ def _observe(state: State, item: Entry, found: Mark | None) -> State:
     return state
 
 
+def _nothing_new(state: State, item: Entry) -> bool:
+    """Whether a batch line tells nothing: most lines of a long log do not."""
+    known = state.incidents
+    settled = state.stage == "serving" and known.incident is None and known.tentative is None
+    return settled and state.seen_life and (not item.rank or item.rank in state.ranks_seen)
+
+
 def step(state: State, item: Entry) -> State:
     """State after one entry of this boot."""
     found = mark(item)
+    if found is not None and found.kind == "batch" and _nothing_new(state, item):
+        return state
     failed_before = found is not None and state.failure is not None
     state = _observe(state, item, found)
     if found is None:
