@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shlex
 import zlib
 from pathlib import Path
@@ -26,8 +27,7 @@ BOOTSTRAP = (
     'sys.version_info<(3,8)and sys.exit("fixops: Python %d.%d is too old"%sys.version_info[:2]);'
     'import os,zlib;n=int(sys.argv[1]);b=b"";'
     'exec("while len(b)<n:b+=os.read(0,n-len(b))or sys.exit(9)");'
-    "c,_,d=zlib.decompress(b).partition(bytes(1));exec(c);load(d);"
-    "import fixops_node.main;fixops_node.main.start(sys.argv[2])"
+    "c,_,d=zlib.decompress(b).partition(bytes(1));exec(c);run(d,sys.argv[2])"
 )
 
 
@@ -36,10 +36,21 @@ def node_sources() -> dict[str, str]:
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(NODE_SOURCES.glob("*.py"))}
 
 
+def op_index(sources: dict[str, str]) -> dict[str, str]:
+    """{operation: module}, read from the `OPS = {...}` of every module without importing any."""
+    return {
+        op: name
+        for name, text in sources.items()
+        for table in re.findall(r"^OPS\b[^=]*=\s*\{(.*?)\}", text, re.MULTILINE | re.DOTALL)
+        for op in re.findall(r'"([\w.]+)":', table)
+    }
+
+
 def pack(sources: dict[str, str]) -> bytes:
     """The loader, a NUL byte and the other modules as JSON, compressed: what BOOTSTRAP expects."""
     modules = {name: text for name, text in sources.items() if name != "loader"}
-    return zlib.compress(sources["loader"].encode() + b"\0" + json.dumps(modules).encode(), 9)
+    data = json.dumps({"modules": modules, "ops": op_index(modules)})
+    return zlib.compress(sources["loader"].encode() + b"\0" + data.encode(), 9)
 
 
 @functools.cache

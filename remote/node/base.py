@@ -5,6 +5,7 @@ and returns a dict of plain JSON values. A module offers its operations as
 
     OPS = {"write_files": write_files, "facts.files": files}
 
+a literal with plain strings as keys: the control side reads the names without importing the module.
 An operation that changes the node says so with `changes`:
 
     @changes

@@ -1,13 +1,14 @@
 """First code that runs on the node: imports the modules that were sent as text, then starts main.py.
 
-The text of this file is executed by the bootstrap on the command line (see remote/helper.py), with
-`payload` (this text, a NUL byte, then JSON {module name: source}) in its globals.
+The text of this file is executed by the bootstrap on the command line (see remote/bootstrap.py), which then
+calls `run` with the JSON that was sent behind it: {"modules": {name: source}, "ops": {operation: module}}.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 
 TYPE_CHECKING = False
@@ -52,6 +53,8 @@ class SourceFinder:
         return self.sources[name]
 
 
-def load(data: bytes) -> None:
-    """Make the sent modules importable as `fixops_node`; `data` is the JSON after the NUL."""
-    sys.meta_path.insert(0, SourceFinder(json.loads(data.decode("utf-8"))))
+def run(data: bytes, nonce: str) -> None:
+    """Make the sent modules importable as `fixops_node` and serve. Never returns."""
+    sent = json.loads(data.decode("utf-8"))
+    sys.meta_path.insert(0, SourceFinder(sent["modules"]))
+    import_module(PACKAGE + ".main").start(nonce, sent["ops"])

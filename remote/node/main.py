@@ -28,22 +28,11 @@ if TYPE_CHECKING:
 
     from .base import Op, StateLike
 
-# Modules that offer operations, in the order in which they are asked for one they might have.
-MODULES = ("observe", "files", "logs", "http", "procs", "gpus", "server", "state", "bytecode", "pyenv")
 DEFAULT_DEADLINE_S = 120.0
 DEFAULT_IDLE_S = 900.0
 OVERDUE_S = 5.0  # an operation that does not stop at its deadline is given up this much later
 CLEAN_END_S = 10.0  # what an operation that changes the node may take to end after the connection has
 PIECE = 1 << 16
-
-
-def find_op(name: str) -> Op:
-    """The operation of this name; imports modules only until one has it. Raises OpError "unsupported"."""
-    for module in MODULES:
-        ops: dict[str, Op] = getattr(import_module("." + module, __package__), "OPS", {})
-        if name in ops:
-            return ops[name]
-    raise OpError("unsupported", "this helper has no operation " + repr(name))
 
 
 class Job:
@@ -60,9 +49,11 @@ class Job:
 class Service:
     """The requests in progress, the state, and both ends of the connection."""
 
-    def __init__(self, requests_fd: int, replies_fd: int, nonce: str) -> None:
+    def __init__(self, requests_fd: int, replies_fd: int, nonce: str, ops: dict[str, str]) -> None:
+        """`ops` names the module of every operation, so that only those in use are imported."""
         self.requests_fd = requests_fd
         self.replies_fd = replies_fd
+        self.ops = ops
         self.prefix = b"\x1e" + nonce.encode("ascii") + b" "
         self.jobs: dict[int, Job] = {}
         self.lock = threading.Lock()
@@ -201,7 +192,9 @@ class Service:
     def run(
         self, job: Job, op: str, params: dict[str, Any], journal: dict[str, Any] | None
     ) -> dict[str, Any]:
-        function = find_op(op)
+        if op not in self.ops:
+            raise OpError("unsupported", "this helper has no operation " + repr(op))
+        function: Op = import_module("." + self.ops[op], __package__).OPS[op]
         job.changes = bool(getattr(function, "CHANGES", False))
         if job.changes and not self.state().holds_lock():
             raise OpError("not-locked", op + " changes the node, and this helper does not hold the lock")
@@ -275,7 +268,7 @@ def _trace(error: BaseException) -> list[str]:
     return places[-8:]
 
 
-def start(nonce: str) -> None:
+def start(nonce: str, ops: dict[str, str]) -> None:
     """Serve on the streams of this process, and end the process. Never returns."""
     requests_fd, replies_fd, errors_fd = os.dup(0), os.dup(1), os.dup(2)  # closed in children (PEP 446)
     null = os.open(os.devnull, os.O_RDWR)
@@ -284,7 +277,7 @@ def start(nonce: str) -> None:
     sys.stderr = os.fdopen(errors_fd, "w", 1, encoding="utf-8", errors="replace")
     # A handler, not SIG_IGN: what is ignored stays ignored in the server that an operation starts.
     signal.signal(signal.SIGHUP, lambda *_: None)
-    service = Service(requests_fd, replies_fd, nonce)
+    service = Service(requests_fd, replies_fd, nonce, ops)
     try:
         service.serve()
     except OSError:
