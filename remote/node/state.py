@@ -106,7 +106,7 @@ class State:
             raise op_error(error, self.path(*parts)) from None
 
     def latest(self, kind: str, limit: int) -> list[dict[str, Any]]:
-        """The last `limit` records of "deploys" (manifest.json) or "boots" (boot.json), oldest `begun` first."""
+        """The last `limit` records of "deploys" (manifest.json) or "boots" (boot.json), oldest first."""
         name = {"deploys": "manifest.json", "boots": "boot.json"}[kind]
         try:
             folders = os.listdir(self.path(kind))

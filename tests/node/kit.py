@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -28,7 +29,12 @@ print("up", flush=True)
 time.sleep(600)
 """
 # A process that has to be killed.
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+time.sleep(600)
+"""
 
 
 class Probe:
@@ -49,13 +55,8 @@ class Probe:
 @contextlib.contextmanager
 def spawned(argv: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
     """A child process that printed its first line; killed and reaped at the end."""
-    process = subprocess.Popen(
-        argv,
-        stdout=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        **{"start_new_session": True, **options},
-    )
+    defaults = {"stdin": subprocess.DEVNULL, "start_new_session": True}
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, **{**defaults, **options})
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
@@ -70,6 +71,27 @@ def spawned(argv: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[st
 def titled(title: str, **options: Any) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
     """A process that renamed itself."""
     return spawned([sys.executable, "-c", TITLED, title], **options)
+
+
+def unprivileged(modules: str, code: str, *args: str) -> Any:
+    """Run `code` in a process that permission bits bind (root becomes nobody); its output, parsed as JSON.
+
+    `modules` of remote.node are imported before: nobody may be unable to read this interpreter's library.
+    """
+    drop = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})" if os.geteuid() == 0 else "pass"
+    text = (
+        f"import base64, hashlib, json, os, pwd, shutil, subprocess, sys, time, zlib\n"
+        f"import importlib.util, marshal, select, signal, socket, warnings, sre_compile\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        f"from remote.node import {modules}\n"
+        f"from remote.node.base import OpError\n"
+        f"from tests.node.kit import Probe\n{drop}\n{code}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-B", "-W", "ignore", "-c", text, *args], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def ticks(pid: int) -> int:

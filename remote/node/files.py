@@ -1,0 +1,160 @@
+"""What files are there: hashes, owners, times, links, and what the package's RECORD says of them."""
+
+# No pathlib on the node: importing it costs milliseconds of its CPU.
+# ruff: noqa: PTH114, PTH116, PTH118, PTH120, PTH208
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+
+from .base import OpError
+from .fsio import absolute, op_error, read_bytes, sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .base import Context
+
+TEXT_LIMIT = 256 * 1024
+
+
+def describe(path: str) -> tuple[dict[str, Any], bytes]:
+    """The facts of one file, and its content (empty if there is none). Links are followed. OpError."""
+    target = None
+    try:
+        if os.path.islink(path):
+            target = os.readlink(path)
+        info = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        nothing = dict.fromkeys(("sha256", "size", "mode", "uid", "gid", "mtime_ns", "ctime_ns"))
+        absent = {"exists": False, **nothing, "real_path": os.path.realpath(path), "symlink": target}
+        return {**absent, "writable": replaceable(path)}, b""
+    except OSError as error:
+        raise op_error(error, path) from None
+    if not stat.S_ISREG(info.st_mode):
+        raise OpError("unsupported", f"{path}: not a regular file", path=path)
+    try:
+        data = read_bytes(path)
+    except OSError as error:
+        raise op_error(error, path) from None
+    return {
+        "exists": True,
+        "sha256": sha256(data),
+        "size": len(data),
+        "mode": stat.S_IMODE(info.st_mode),
+        "uid": info.st_uid,
+        "gid": info.st_gid,
+        "mtime_ns": info.st_mtime_ns,
+        "ctime_ns": info.st_ctime_ns,
+        "real_path": os.path.realpath(path),
+        "symlink": target,
+        "writable": replaceable(path),
+    }, data
+
+
+def replaceable(path: str) -> bool:
+    """Could a file be renamed over what `path` leads to? (Not told: an immutable file, a mount point.)"""
+    return os.access(os.path.dirname(os.path.realpath(path)), os.W_OK | os.X_OK)
+
+
+def _failed(error: OpError) -> dict[str, Any]:
+    return {"error": {"kind": error.kind, "message": error.message}}
+
+
+def files(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
+    """{root, paths: [relative]} -> {path: facts of describe() and `record_sha256`} | {path: {error}}."""
+    root = absolute(params["root"])
+    recorded = record_hashes(root, params["paths"])
+    found: dict[str, Any] = {}
+    for path in params["paths"]:
+        try:
+            facts, _ = describe(os.path.join(root, path))
+            found[path] = {**facts, "record_sha256": recorded.get(path)}
+        except OpError as error:
+            found[path] = _failed(error)
+    return found
+
+
+def record_hashes(root: str, paths: list[str]) -> dict[str, str]:
+    """What RECORD below `root` says of each path, as hex; left out where it says nothing or two things.
+
+    RECORD: https://packaging.python.org/en/latest/specifications/recording-installed-packages/ . More than
+    one belongs to a package when an older version's folder was left behind.
+    """
+    said: dict[str, set[str]] = {}
+    packages = {path.partition("/")[0] for path in paths}
+    for package in sorted(packages):
+        for folder in dist_infos(root, package):
+            try:
+                text = "\n" + read_bytes(os.path.join(folder, "RECORD")).decode("utf-8", "replace")
+            except OSError:
+                continue
+            for path in paths:
+                marker = f"\n{path},sha256="
+                at = text.find(marker)
+                if at >= 0:
+                    digest = text[at + len(marker) :].partition(",")[0]
+                    said.setdefault(path, set()).add(base64.urlsafe_b64decode(digest + "==").hex())
+    return {path: hashes.pop() for path, hashes in said.items() if len(hashes) == 1}
+
+
+def dist_infos(root: str, package: str) -> list[str]:
+    """A distribution's metadata folders in a directory of sys.path, e.g. [".../sglang-0.5.9.dist-info"]."""
+    try:
+        names = os.listdir(root)
+    except OSError:
+        return []
+    wanted = package.replace("-", "_").lower()
+    return [
+        os.path.join(root, name)
+        for name in sorted(names)
+        if name.endswith(".dist-info") and name.partition("-")[0].lower() == wanted
+    ]
+
+
+def configs(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
+    """{paths: [absolute]} -> {path: facts of describe() and `text`} | {path: {error}}.
+
+    `text`: UTF-8, what is not decodable replaced; null for more than 256 kB and for no file.
+    """
+    found: dict[str, Any] = {}
+    for path in params["paths"]:
+        try:
+            facts, data = describe(absolute(path))
+        except OpError as error:
+            found[path] = _failed(error)
+            continue
+        shown = facts["exists"] and len(data) <= TEXT_LIMIT
+        found[path] = {**facts, "text": data.decode("utf-8", "replace") if shown else None}
+    return found
+
+
+def read_files(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
+    """{paths: [absolute], max_bytes} -> {path: {sha256, z: base64(zlib(content))} | {error}}."""
+    limit = int(params.get("max_bytes") or (8 << 20))
+    found: dict[str, Any] = {}
+    for path in params["paths"]:
+        try:
+            found[path] = _packed(absolute(path), limit)
+        except OpError as error:
+            found[path] = _failed(error)
+    return found
+
+
+def _packed(path: str, limit: int) -> dict[str, Any]:
+    import zlib
+
+    try:
+        size = os.stat(path).st_size
+    except OSError as error:
+        raise op_error(error, path) from None
+    if size > limit:
+        raise OpError("unsupported", f"{path}: {size} bytes are more than {limit}", path=path)
+    facts, data = describe(path)
+    return {"sha256": facts["sha256"], "z": base64.b64encode(zlib.compress(data, 6)).decode()}
+
+
+OPS = {"facts.files": files, "facts.configs": configs, "read_files": read_files}
