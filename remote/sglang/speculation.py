@@ -39,6 +39,7 @@ class Request:
     draft_tokens: int | None
     args: Mapping[str, object]
     env: Mapping[str, str]
+    architecture: str | None = None
 
     def since(self, version: str) -> bool:
         return versions.at_least(self.version, version)
@@ -52,7 +53,9 @@ def _whole(value: object) -> int | None:
     return int(value) if isinstance(value, str) and value.lstrip("-").isdigit() else None
 
 
-def _request(version: str, args: Mapping[str, object], env: Mapping[str, str]) -> Request:
+def _request(
+    version: str, args: Mapping[str, object], env: Mapping[str, str], architecture: str | None
+) -> Request:
     plain = {canonical(name): value for name, value in args.items()}
     algorithm = plain.get("speculative_algorithm")
     name = str(algorithm) if algorithm is not None else None
@@ -66,6 +69,7 @@ def _request(version: str, args: Mapping[str, object], env: Mapping[str, str]) -
         _whole(plain.get(_DRAFT)),
         plain,
         env,
+        architecture,
     )
 
 
@@ -115,6 +119,9 @@ def _numbers(request: Request) -> Iterator[Adjusted]:
                 yield _fatal(
                     name, value, "without --speculative-num-steps neither of the others may be given"
                 )
+        if topk is None and draft is None and request.architecture and request.algorithm != "STANDALONE":
+            steps, topk, draft = chosen(request.version, request.architecture)
+            yield from _tree(request, steps, topk, draft) if topk > 1 else ()
         return
     if topk is None:
         yield _fatal(_TOPK, None, "with --speculative-num-steps, --speculative-eagle-topk is needed too")
@@ -137,7 +144,7 @@ def _tree(request: Request, steps: int, topk: int, draft: int) -> Iterator[Adjus
     if "trtllm_mha" in backends:
         yield _fatal(_TOPK, topk, "the trtllm_mha attention backend only supports topk 1")
     v2 = request.env.get("SGLANG_ENABLE_SPEC_V2", "").lower() in ("1", "true", "yes", "y", "on")
-    if v2 and request.since("0.5.7") and not request.since("0.5.11"):
+    if v2 and request.topk is not None and request.since("0.5.7") and not request.since("0.5.11"):
         yield _fatal(_TOPK, topk, "spec v2 (SGLANG_ENABLE_SPEC_V2) only supports topk 1")
     page, backend = _whole(request.args.get("page_size")), request.args.get("attention_backend")
     allowed = ["flashinfer"]
@@ -183,14 +190,15 @@ def normalise(
     args: Mapping[str, object],
     *,
     env: Mapping[str, str] | None = None,
+    architecture: str | None = None,
     draft_architectures: Sequence[str] = (),
 ) -> list[Adjusted]:
     """The speculative arguments that SGLang `version` would change although they were given, and those on
     which it would exit (`fatal`), the latter also when one is missing. `args` by any spelling of their
     names. Empty if it runs as asked. NEXTN for EAGLE is another name, no change; numbers that were left
-    to SGLang are no change either: see `effective`. `draft_architectures`: of the draft's config.json,
-    where known. ValueError for what is no version."""
-    request = _request(version, args, env or {})
+    to SGLang are no change either: see `effective`. `architecture`, `draft_architectures`: of the
+    target's and the draft's config.json, where known. ValueError for what is no version."""
+    request = _request(version, args, env or {}, architecture)
     if request.algorithm is None:
         return []
     found = [*_algorithm(request), *_paths(request), *_whole_numbers(request)]
@@ -212,7 +220,7 @@ def effective(
 ) -> dict[str, object]:
     """The values that `speculative_algorithm` and the three numbers will have; {} without speculation.
     Only meaningful where `normalise` finds nothing fatal. `architecture`: the target's."""
-    request = _request(version, args, {})
+    request = _request(version, args, {}, architecture)
     if request.algorithm is None:
         return {}
     steps, topk, draft = request.steps, request.topk, request.draft_tokens
