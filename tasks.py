@@ -288,6 +288,43 @@ def fixes(
     commands.fixes_on(_options(context, "fixes", node, inventory, json))
 
 
+@task(
+    help={
+        **NODE,
+        "grep": "only lines of the last boot that match this regular expression",
+        "lines": "how many lines, the last ones",
+        "follow": "go on as the log grows, until Ctrl-C",
+        "errors": "the first cause of the last boot's failure",
+        "args": "the last boot's effective server arguments",
+        "file": "a log on this machine instead of a node's",
+    }
+)
+def logs(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    grep: str | None = None,
+    lines: int = 40,
+    follow: bool = False,
+    errors: bool = False,
+    args: bool = False,
+    file: str | None = None,
+) -> None:
+    """The boots in the server's log, and the last one's lines."""
+    from remote import commands
+    from remote.logs import Asked
+
+    commands.logs_of(
+        _options(context, "logs", node, inventory, json),
+        Asked(grep, lines),
+        file=file,
+        follow=follow,
+        errors=errors,
+        args=args,
+    )
+
+
 @task(help={**NODE, "limit": "how many entries, the last ones"})
 def history(
     context: Context,
@@ -350,6 +387,7 @@ namespace = Collection(
     restart,
     health,
     fixes,
+    logs,
     history,
     unlock,
     trust,

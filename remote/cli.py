@@ -101,7 +101,7 @@ def guarded(options: Options, body: Callable[[], ExitCode]) -> NoReturn:
         code = finish(options, [], error)
     except Exception:
         # The one case in which a traceback helps: a bug in the toolkit.
-        sys.stderr.write(cleaner(_known_secrets)(traceback.format_exc()))
+        sys.stderr.write(clean_text(traceback.format_exc()))
         code = finish(options, [], FixopsError("a bug in fixops (traceback above)", hint="please report it"))
     sys.exit(int(code))
 
@@ -120,7 +120,7 @@ def finish(options: Options, outcomes: Sequence[Outcome], error: FixopsError | N
             "nodes": [outcome.to_json() for outcome in outcomes],
             "error": error_json(first) if first else None,
         }
-        print_json(_clean_tree(document, cleaner(_known_secrets)))
+        print_json(_clean_tree(document, clean_text))
     for each in [error] if error else [outcome.error for outcome in failed]:
         if each is not None:
             print_error(_clean_error(each))
@@ -131,9 +131,13 @@ def finish(options: Options, outcomes: Sequence[Outcome], error: FixopsError | N
 _known_secrets: set[str] = set()
 
 
+def clean_text(text: str) -> str:
+    """`text` without secrets: for what is printed as it came from a node."""
+    return cleaner(_known_secrets)(text)
+
+
 def _clean_error(error: FixopsError) -> FixopsError:
-    clean = cleaner(_known_secrets)
-    error.message, error.hint = clean(error.message), clean(error.hint)
+    error.message, error.hint = clean_text(error.message), clean_text(error.hint)
     return error
 
 
@@ -164,14 +168,14 @@ def on_nodes(options: Options, nodes: Sequence[Node], each: Each, show: Show, *,
     outcomes: list[Outcome] = []
     if parallel and len(nodes) > 1:
         with ThreadPoolExecutor(min(MAX_PARALLEL, len(nodes))) as pool:
-            outcomes = list(pool.map(lambda node: _one(options, node, each, Silent()), nodes))
+            outcomes = list(pool.map(lambda node: _one(node, each, Silent()), nodes))
         for outcome in outcomes:
             _show(options, outcome, show)
         return finish(options, outcomes)
     for node in nodes:
         reporter = TerminalReporter(console(to_stderr=options.json), node.name, cleaner(_known_secrets))
         try:
-            outcome = _one(options, node, each, reporter)
+            outcome = _one(node, each, reporter)
         finally:
             reporter.close()
         outcomes.append(outcome)
@@ -186,12 +190,20 @@ def _show(options: Options, outcome: Outcome, show: Show) -> None:
         show(outcome.result)
 
 
-def _one(options: Options, node: Node, each: Each, reporter: Reporter) -> Outcome:
+def _one(node: Node, each: Each, reporter: Reporter) -> Outcome:
     try:
         with open_session(node) as session:
             return Outcome(node.name, each(session, reporter), None)
     except FixopsError as error:
         error.node = error.node or node.name
+        return Outcome(node.name, None, error)
+
+
+def without_session(node: Node, each: Callable[[Node], Any]) -> Outcome:
+    """What needs no helper on the node."""
+    try:
+        return Outcome(node.name, each(node), None)
+    except FixopsError as error:
         return Outcome(node.name, None, error)
 
 
@@ -201,7 +213,7 @@ def refuse_invoke_dry(options: Options, dry: bool) -> None:
         guarded(options, _refuse_dry)
 
 
-def _refuse_dry() -> ExitCode:
+def _refuse_dry() -> NoReturn:
     raise UsageError("inv --dry does not work with fixops", hint="use --dry-run behind the command's name")
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
-from . import bundles, cli, deploy, fitting, history, status, steps, unlock, verify
+from . import bundles, cli, deploy, fitting, history, logs, status, steps, trusting, unlock, verify
 from . import rollback as rollbacks
 from .bundles import Bundle
 from .cli import Options, Outcome, Plain
 from .errors import ExitCode, RefusedError, UsageError
 from .inventory import Inventory
 from .plan import Plan
+from .render import logs as render_logs
 from .render import show
 from .reporting import Reporter
 from .session import Session
@@ -211,3 +213,52 @@ def unlock_node(options: Options, yes: bool) -> NoReturn:
 
 def rollback(options: Options, change: Change, fix: str | None, to: str | None, force: bool) -> NoReturn:
     changing(options, change, rollbacks.rollback, show.rolled_back, fix, to=to, force=force)
+
+
+def trust_node(options: Options, yes: bool) -> NoReturn:
+    """The host keys on the way to each node; with `yes` the unknown one is recorded."""
+
+    def body() -> ExitCode:
+        _, nodes = cli.load_inventory(options)
+        outcomes = [
+            cli.without_session(node, lambda node: trusting.trust_node(node, record=yes)) for node in nodes
+        ]
+        for outcome in outcomes:
+            if outcome.result is not None and not options.json:
+                show.trusted(outcome.result)  # type: ignore[arg-type]
+        return cli.finish(options, outcomes)
+
+    cli.guarded(options, body)
+
+
+def logs_of(
+    options: Options, asked: logs.Asked, *, file: str | None, follow: bool, errors: bool, args: bool
+) -> NoReturn:
+    """The boots and lines of a node's log, or of a local file."""
+
+    def view(result: logs.Logs) -> None:
+        render_logs.show(result, errors=errors, args=args, clean=cli.clean_text)
+
+    def body() -> ExitCode:
+        if file is not None:
+            result = logs.of_file(Path(file), asked)
+            if not options.json:
+                view(result)
+            return cli.finish(options, [Outcome(file, result, None)])
+        _, nodes = cli.load_inventory(options)
+        if follow:
+            if options.json:
+                raise UsageError("--follow and --json do not go together", hint="leave one of them out")
+            return cli.on_nodes(
+                options, nodes[:1], lambda session, _: _follow(session, asked), show.quiet, parallel=False
+            )
+        return cli.on_nodes(
+            options, nodes, lambda session, _: logs.of_node(session, asked), view, parallel=True
+        )
+
+    cli.guarded(options, body)
+
+
+def _follow(session: Session, asked: logs.Asked) -> Plain:
+    logs.follow(session, asked, lambda text: show.raw(cli.clean_text(text)))
+    return Plain({"node": session.node.name})

@@ -35,7 +35,7 @@ FOLLOW_LIMIT_S = 7 * 24 * 3600.0
 class Watched:
     """What is known of the boot so far: folded from the node's events."""
 
-    state: progress.Progress = field(default_factory=progress.Progress)
+    state: progress.State = field(default_factory=progress.State)
     log: str = ""
     processes: list[dict[str, Any]] = field(default_factory=list)
     listener_pid: int | None = None
@@ -45,10 +45,10 @@ class Watched:
 
     def take(self, event: dict[str, Any], now_s: float) -> None:
         if "log" in event:
-            before = self.state.steps
+            before = self.state.position
             self.state = progress.feed(self.state, event["log"])
             self.log = (self.log + event["log"])[-KEPT_LOG_CHARS:]
-            if self.state.steps != before:
+            if self.state.position != before:
                 self.last_progress_s = now_s
         if "procs" in event:
             self.processes = event["procs"]

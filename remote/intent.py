@@ -5,22 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .inventory import ArgValue, Node, ServerEntry
-
-# Long options that have another name in ServerArgs (server_args.py, add_cli_args, 0.5.5 to 0.5.12),
-# and the abbreviations that argparse accepts for them and people write.
-_NAMES = {
-    "model": "model_path",
-    "tensor_parallel_size": "tp_size",
-    "tp": "tp_size",
-    "pipeline_parallel_size": "pp_size",
-    "pp": "pp_size",
-    "data_parallel_size": "dp_size",
-    "dp": "dp_size",
-    "expert_parallel_size": "ep_size",
-    "ep": "ep_size",
-    "speculative_draft_model": "speculative_draft_model_path",
-    "speculative_algo": "speculative_algorithm",
-}
+from .sglang.adjustments import canonical
 
 
 def wanted_args(server: ServerEntry) -> dict[str, ArgValue]:
@@ -29,8 +14,7 @@ def wanted_args(server: ServerEntry) -> dict[str, ArgValue]:
     if server.draft_model_path is not None:
         args["speculative_draft_model_path"] = server.draft_model_path
     for key, value in server.args.items():
-        name = key.replace("-", "_")
-        args[_NAMES.get(name, name)] = value
+        args[canonical(key)] = value
     return args
 
 

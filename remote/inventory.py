@@ -186,7 +186,9 @@ def _node(name: str, entry: NodeEntry, parsed: InventoryFile, document: Document
             f"{document.place(['nodes', name])}: node '{name}' lacks {', '.join(missing)}",
             hint="a node needs host, python and server (or practice: true)",
         )
-    assert entry.host and entry.python and entry.server
+    assert entry.host is not None
+    assert entry.python is not None
+    assert entry.server is not None
     return Node(
         name=name,
         host=entry.host,

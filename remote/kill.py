@@ -43,7 +43,7 @@ def end(work: Work, processes: Sequence[Process], *, id: str, detail: str) -> Do
         named = "; ".join(f"pid {each['pid']} {each['title']}: {each['left']}" for each in left)
         raise UnhealthyError(
             f"{node.name}: could not be ended: {named}",
-            hint="an unkillable process waits in the kernel (state D): ask the machine's owner, it may need a reboot",
+            hint="one that KILL does not end waits in the kernel (state D): its machine may need a reboot",
             node=node.name,
             data={"processes": ended},
         )

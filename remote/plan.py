@@ -5,6 +5,7 @@ A plan is a list of actions with their before and after. `--dry-run` is the same
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,17 +111,33 @@ def refuse_adjusted_arguments(picture: Picture) -> None:
     """Speculative arguments that SGLang would silently change, or refuse, are refused here."""
     if picture.version is None:
         return
-    problems = speculation.normalise(picture.version, wanted_args(picture.node.server))
-    if problems:
+    node = picture.node
+    found = speculation.normalise(
+        picture.version,
+        wanted_args(node.server),
+        env=node.server.env,
+        draft_architectures=_draft_architectures(picture),
+    )
+    if found:
         lines = "; ".join(
-            f"{each.name} {each.requested!r} would become {each.effective!r} ({each.why})"
-            for each in problems
+            each.why
+            if each.fatal
+            else f"{each.name} {each.requested!r} would become {each.effective!r} ({each.why})"
+            for each in found
         )
         raise UsageError(
-            f"{picture.node.name}: SGLang {picture.version} would not run with these arguments: {lines}",
-            hint=f"set the values it would use in the inventory, server '{picture.node.server_name}'",
-            node=picture.node.name,
+            f"{node.name}: SGLang {picture.version} would not run with these arguments: {lines}",
+            hint=f"set the values it would use in the inventory, server '{node.server_name}'",
+            node=node.name,
         )
+
+
+def _draft_architectures(picture: Picture) -> tuple[str, ...]:
+    try:
+        found = json.loads(picture.config.text or b"") if picture.config else {}
+    except ValueError:
+        return ()
+    return tuple(str(each) for each in found.get("architectures") or ()) if isinstance(found, dict) else ()
 
 
 def code_writes(picture: Picture) -> tuple[Write, ...]:

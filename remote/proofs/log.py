@@ -90,7 +90,7 @@ def capture(picture: Picture) -> Check:
     ]
     restart = f"inv restart --node {picture.node.name}"
     if wrong:
-        rank, number, layers = wrong[0]
+        rank, _, layers = wrong[0]
         observed = f"{rank or 'the rank'} captures [{', '.join(layers)}]"
         return failed(id, expected, observed, *evidence, remedy=f"inv diagnose --node {picture.node.name}")
     want = expected_ranks(picture.node.server)

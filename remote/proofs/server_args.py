@@ -8,9 +8,7 @@ from typing import Any
 from ..checks import Check, Evidence, failed, passed, unknown
 from ..intent import wanted_args
 from ..picture import Picture
-
-# Names that SGLang itself rewrites to another (server_args.py, _handle_speculative_decoding).
-_SAME = {("speculative_algorithm", "NEXTN"): "EAGLE"}
+from ..sglang.adjustments import same
 
 
 def effective(picture: Picture) -> Check:
@@ -68,13 +66,9 @@ def _effective(picture: Picture) -> tuple[Mapping[str, Any] | None, str]:
 def _equal(name: str, wanted: Any, found: Any) -> bool:
     if isinstance(wanted, list) and isinstance(found, list | tuple):
         return [str(item) for item in wanted] == [str(item) for item in found]
-    if isinstance(wanted, bool) or isinstance(found, bool):
-        return wanted is found
-    if isinstance(wanted, int | float) and isinstance(found, int | float):
-        return float(wanted) == float(found)
     if "${" in str(wanted):
         return found is not None  # a secret: its value is shown nowhere, not even to be compared
-    return str(_SAME.get((name, str(wanted)), wanted)) == str(found)
+    return same(name, wanted, found)
 
 
 def _short(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

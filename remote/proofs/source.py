@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os.path
+from pathlib import PurePosixPath
 
 from .. import wiring
 from ..checks import Check, Evidence, failed, passed, skipped, unknown
@@ -55,7 +55,7 @@ def _other_interpreter(picture: Picture) -> Evidence | None:
     raw = next(p for p in picture.section("procs")["processes"] if p["pid"] == server.launcher.pid)
     where = f"/proc/{server.launcher.pid}"
     program = (raw.get("argv") or [""])[0]
-    if os.path.isabs(program) and os.path.normpath(program) != os.path.normpath(picture.node.python):
+    if program.startswith("/") and PurePosixPath(program) != PurePosixPath(picture.node.python):
         return Evidence(f"{where}/cmdline", f"the running server's interpreter is {program}")
     env = raw.get("env")
     if env is not None:

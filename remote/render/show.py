@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..rollback import RolledBack
     from ..status import Status
     from ..steps import Stepped
+    from ..trusting import Trusted
     from ..unlock import Unlocked
     from ..verify import Verified
 
@@ -132,8 +133,28 @@ def fitting(result: Fitting) -> None:
     out.print(table)
 
 
+def trusted(result: Trusted) -> None:
+    out = console()
+    for key in result.keys:
+        style = "pass" if key["status"] == "known" else "unknown"
+        out.print(
+            Text.assemble(f"{key['host']}  {key['type']}  {key['fingerprint']}  ", (key["status"], style)),
+            soft_wrap=True,
+        )
+    if result.recorded:
+        out.print(f"recorded in {result.recorded}", soft_wrap=True)
+    elif result.exit_code:
+        out.print("compare the fingerprint with what the node's console or its owner says, then:")
+        out.print(Text.assemble(("next: ", "heading"), f"inv trust --yes --node {result.node}"))
+
+
 def message(text: str) -> None:
     console(to_stderr=True).print(Text(text, style="quiet"), soft_wrap=True)
+
+
+def raw(text: str) -> None:
+    """A log as it comes, with its own colours."""
+    console().print(Text.from_ansi(text), soft_wrap=True, end="")
 
 
 def line(text: str) -> None:

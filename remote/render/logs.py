@@ -1,0 +1,69 @@
+"""Boots of a log on a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..logs import Logs
+from ..sglang.boots import Boot
+from .console import console
+
+_STYLES = {"ready": "pass", "failed": "fail", "starting": "unknown", "stopped": "quiet", "unknown": "unknown"}
+
+
+def show(result: Logs, *, errors: bool, args: bool, clean: object) -> None:
+    """The boots; with `errors` the last boot's first cause, with `args` its arguments, else its lines."""
+    out = console()
+    if not result.exists:
+        out.print(f"{result.path} does not exist on {result.source}", soft_wrap=True)
+        return
+    _boots(out, result)
+    last = result.boots[-1] if result.boots else None
+    if errors:
+        _errors(out, last)
+    elif args:
+        _args(out, last)
+    else:
+        for number, text in result.lines:
+            shown = clean(text) if callable(clean) else text
+            out.print(Text.assemble((f"{number or '?':>7} ", "quiet"), Text.from_ansi(shown)), soft_wrap=True)
+
+
+def _boots(out: Console, result: Logs) -> None:
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="heading")
+    for column in ("boot", "started", "state", "ready", "record", "accept len", "tok/s"):
+        table.add_column(column, no_wrap=True)
+    for number, boot in enumerate(result.boots, start=1):
+        decode = boot.decode
+        table.add_row(
+            str(number),
+            boot.started_at or "?",
+            Text(f"{boot.state} ({boot.stage})", style=_STYLES[boot.state]),
+            boot.ready_at or "-",
+            boot.args_record,
+            f"{decode.accept_len:.2f}" if decode and decode.accept_len is not None else "-",
+            f"{decode.gen_tok_s:.1f}" if decode and decode.gen_tok_s is not None else "-",
+        )
+    out.print(table)
+
+
+def _errors(out: Console, boot: Boot | None) -> None:
+    if boot is None or boot.failure is None:
+        out.print("no failure in the last boot")
+        return
+    failure = boot.failure
+    out.print(Text.assemble((failure.code, "fail"), f" at line {failure.line}, while {boot.stage}"))
+    out.print(Text(failure.cause), soft_wrap=True)
+
+
+def _args(out: Console, boot: Boot | None) -> None:
+    if boot is None or not boot.args:
+        out.print("the last boot has no record of its arguments")
+        return
+    for each in boot.adjusted:
+        was = "not told" if each.requested is None else repr(each.requested)
+        out.print(Text(f"adjusted: {each.name} was {was}, runs with {each.effective!r}", style="unknown"))
+    for name, value in boot.args.items():
+        out.print(Text.assemble((name, "heading"), f" = {value!r}"), soft_wrap=True)
