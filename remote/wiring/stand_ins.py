@@ -1,0 +1,275 @@
+"""What stands in for the parts of PyTorch and SGLang that the wiring passes through.
+
+Each stand-in says in symbolic values what the real thing does to a state: the decoder layer gives the two
+summands of the next layer's input, the communicator's input norm returns their sum as the new residual, a
+gather moves rows and changes no state. Read from SGLang 0.5.5 to 0.5.23; measured on running servers for
+0.5.8, 0.5.9 and 0.5.23.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from .machine import Run, iterate
+from .values import (
+    FEATURES,
+    TOKENS,
+    Buffer,
+    Class,
+    Function,
+    Instance,
+    Layer,
+    Layers,
+    Native,
+    SourceError,
+    Stub,
+    Tensor,
+    Unfollowed,
+    View,
+    show,
+    words,
+)
+
+Arguments = tuple[list[object], dict[str, object]]
+GRAPH_RUNNERS = frozenset(("CudaGraphRunner", "DecodeCudaGraphRunner"))
+LAYER_CLASSES = ("DeepseekV2DecoderLayer",)
+# Calls that give back their state: rows are gathered, reduced or copied, the state is the same.
+_PASS_THROUGH = words(
+    "tensor_model_parallel_all_gather tensor_model_parallel_all_reduce all_gather "
+    "all_reduce attn_tp_all_gather moe_tensor_model_parallel_all_reduce "
+    "_communicate_simple_fn"
+)
+_SAME_STATE = words("clone detach contiguous to float bfloat16 half type")
+_TENSOR_FACTS = words("device dtype is_cuda ndim requires_grad")
+
+
+def captured(run: Run, _runner: object) -> None:
+    """The CUDA graphs are captured now, with the model as it is."""
+    run.captures += 1
+    run.overrides["capture"](run, [], {})
+
+
+def tensor_attribute(value: Tensor, name: str) -> object:
+    """Attributes and methods of a tracked state."""
+    if name in value.attrs:
+        return value.attrs[name]
+    if name == "shape":
+        return (TOKENS, FEATURES)
+    if name in _SAME_STATE:
+        return Native(name, lambda _run, _args, _keywords: Tensor(value.label))
+    if name in ("new_empty", "new_zeros"):
+        return Native(name, lambda _run, args, _keywords: _new_buffer(args))
+    if name in ("size", "dim", "numel", *_TENSOR_FACTS):
+        return Stub(f"tensor.{name}")
+    if name.startswith("_sglang"):
+        raise SourceError("AttributeError", f"'Tensor' object has no attribute '{name}'")
+    return Native(
+        name, lambda _run, args, _keywords: Tensor(f"other:{value.label}.{name}({show(args)[1:-1]})")
+    )
+
+
+def _new_buffer(args: list[object]) -> object:
+    shape = args[0] if args and isinstance(args[0], tuple | list) else tuple(args)
+    columns = shape[-1] if shape else None
+    if not isinstance(columns, int) or not 0 <= columns <= 1000:
+        return Stub("new tensor")
+    return Buffer([None] * columns)
+
+
+def buffer_attribute(value: Buffer | View, name: str) -> object:
+    """Attributes of a packed buffer or of some of its columns."""
+    if isinstance(value, Buffer):
+        if name == "shape":
+            return (TOKENS, len(value.cells))
+        if name in _SAME_STATE:
+            return Native(name, lambda _run, _args, _keywords: Buffer(list(value.cells)))
+        return Stub(f"buffer.{name}")
+    if name == "shape":
+        return (TOKENS, value.stop - value.start)
+    if name == "copy_":
+        return Native("copy_", lambda _run, args, _keywords: _copy_into(value, args))
+    return Stub(f"view.{name}")
+
+
+def _copy_into(view: View, args: list[object]) -> object:
+    source = args[0] if args else None
+    if not isinstance(source, Tensor):
+        raise Unfollowed(f"a packed buffer is filled from {show(source)}")
+    if view.stop - view.start != FEATURES:
+        raise SourceError("RuntimeError", "more aux hidden states than the packed buffer has room for")
+    view.buffer.cells[view.start] = source.label
+    return view
+
+
+def pass_through(name: str, args: list[object], keywords: dict[str, object]) -> object | None:
+    """The state given to a call that does not change it, None when `name` is no such call."""
+    if name.rpartition(".")[2] not in _PASS_THROUGH:
+        return None
+    states = [value for value in (*args, *keywords.values()) if isinstance(value, Tensor)]
+    return Tensor(states[0].label) if states else None
+
+
+def layer_outputs(run: Run, layer: Layer, args: list[object], keywords: dict[str, object]) -> object:
+    """Call of a decoder layer: its source runs when it is given something to capture into."""
+    run.layer = layer.index
+    cls = _layer_class(run)
+    forward = next(
+        (node for node in cls.node.body if isinstance(node, ast.FunctionDef) and node.name == "forward"), None
+    )
+    if forward is None:
+        raise Unfollowed(f"{cls.name} has no forward")
+    if any(isinstance(value, list | Instance) for value in (*args, *keywords.values())):
+        from .calls import call_function
+
+        instance = Instance(cls, {"layer_id": layer.index}, lenient=True)
+        call_function(run, Function("forward", forward, cls.module, None, cls), [instance, *args], keywords)
+    results = [
+        node.value for node in ast.walk(forward) if isinstance(node, ast.Return) and node.value is not None
+    ]
+    if not results:
+        raise Unfollowed(f"{cls.name}.forward returns nothing")
+    last = max(results, key=lambda node: node.lineno)
+    names = last.elts if isinstance(last, ast.Tuple) else [last]
+    values = [_layer_output(layer, name) for name in names]
+    return tuple(values) if isinstance(last, ast.Tuple) else values[0]
+
+
+def _layer_output(layer: Layer, name: ast.expr) -> object:
+    text = name.id if isinstance(name, ast.Name) else ""
+    label = {"hidden_states": "hidden", "residual": "residual"}.get(text)
+    return Stub(f"layer.{text}") if label is None else Tensor(f"{label}:{layer.index + 1}")
+
+
+def _layer_class(run: Run) -> Class:
+    for path in run.modules.paths():
+        module = run.modules.get(path)
+        for name in LAYER_CLASSES:
+            found = (
+                module.lookup(run, name) if module is not None and name in module.parsed.bindings else None
+            )
+            if isinstance(found, Class):
+                return found
+    raise Unfollowed("the decoder layer's class was not found")
+
+
+def layer_input(index: int) -> Tensor:
+    """What layer `index` gets: the sum of the two states, for layer 0 the embedding."""
+    return Tensor("embed" if index == 0 else f"in:{index}")
+
+
+def _norm(run: Run, args: list[object], _keywords: dict[str, object]) -> object:
+    """RMSNorm: with a residual it returns the norm and the sum, which is the layer's whole input."""
+    if len(args) < 2 or args[1] is None:
+        return Tensor(f"other:norm({show(args[0]) if args else ''})")
+    from .operators import binary
+
+    total = binary(run, args[0], args[1], ast.Add)
+    return Tensor(f"other:norm({show(total)})"), total
+
+
+def _norm_stand_in(_run: Run, _receiver: object) -> object:
+    return _NORM
+
+
+def _of_class(module: str, name: str) -> Callable[[Run, Instance], object]:
+    def make(run: Run, receiver: Instance) -> object:
+        found = run.modules.get(module)
+        cls = found.lookup(run, name) if found is not None else None
+        if not isinstance(cls, Class):
+            raise Unfollowed(f"{name} of {module} was not given")
+        key = f"<{name}>"
+        return receiver.attrs.setdefault(key, Instance(cls, {}, lenient=True))
+
+    return make
+
+
+def _prepared(run: Run, _args: list[object], _keywords: dict[str, object]) -> object:
+    """The stage's read of its input adds what the previous stage owes; that sum is the new residual."""
+    total = layer_input(run.layer)
+    return Tensor(f"other:norm({total.label})"), Stub("stream", {"residual": total, "pending": None})
+
+
+def _native(
+    name: str, call: Callable[[Run, list[object], dict[str, object]], object]
+) -> Callable[..., object]:
+    return lambda _run, _receiver: Native(name, call)
+
+
+# By class and attribute of an instance that was not built by its own __init__.
+INSTANCE_STAND_INS: dict[tuple[str, str], Callable[[Run, Instance], object]] = {
+    ("DeepseekV2DecoderLayer", "layer_communicator"): _of_class(
+        "sglang/srt/layers/communicator.py", "LayerCommunicator"
+    ),
+    ("DeepseekV2DecoderLayer", "attn_boundary"): _of_class(
+        "sglang/srt/layers/layer_boundary/stage.py", "StageBoundary"
+    ),
+    ("DeepseekV2DecoderLayer", "ffn_boundary"): lambda _run, _receiver: Stub("ffn_boundary"),
+    ("LayerCommunicator", "input_layernorm"): _norm_stand_in,
+    ("LayerCommunicator", "prepare_mlp"): _native(
+        "prepare_mlp", lambda _run, _args, _keywords: (Stub("mlp input"), Stub("mlp residual"))
+    ),
+    ("LayerCommunicator", "postprocess_layer"): _native(
+        "postprocess_layer", lambda _run, _args, _keywords: (Stub("output"), Stub("residual"))
+    ),
+    ("StageBoundary", "_prepare_input"): _native("_prepare_input", _prepared),
+    ("StageBoundary", "_prepare"): _native("_prepare", _prepared),
+    ("StageBoundary", "_select"): _native("_select", lambda _run, args, _keywords: (args[0], Stub("steps"))),
+    ("StageBoundary", "entry"): _native("entry", lambda _run, _args, _keywords: Stub("steps.entry")),
+    ("StageBoundary", "finish"): _native("finish", lambda _run, _args, _keywords: Stub("output")),
+}
+
+
+def _make_layers(run: Run, args: list[object], keywords: dict[str, object]) -> object:
+    count = args[0] if args else keywords.get("num_hidden_layers")
+    if not isinstance(count, int) or count > 2000:
+        raise Unfollowed(f"the number of layers is {show(count)}, at {run.where}")
+    return Layers(range(count)), 0, count
+
+
+def _logits(run: Run, args: list[object], keywords: dict[str, object]) -> object:
+    """LogitsProcessor(input_ids, hidden_states, lm_head, batch, aux_hidden_states): the way to `fc`."""
+    run.reached.append(keywords.get("aux_hidden_states", args[4] if len(args) > 4 else None))
+    return Stub("logits")
+
+
+def _cat(run: Run, args: list[object], _keywords: dict[str, object]) -> object:
+    cells: list[str | None] = []
+    for item in iterate(run, args[0] if args else []):
+        if isinstance(item, Buffer):
+            cells.extend(item.cells)
+        elif isinstance(item, Tensor):
+            cells.append(item.label)
+        else:
+            return Stub("torch.cat(...)")
+    return Buffer(cells)
+
+
+def _default_dict(_run: Run, args: list[object], keywords: dict[str, object]) -> object:
+    from .operators import FACTORY
+
+    given = args[1] if len(args) > 1 and isinstance(args[1], dict) else {}
+    return {**given, **keywords, FACTORY: args[0] if args else None}
+
+
+_NORM = Native("RMSNorm", _norm)
+_LOGITS = Native("LogitsProcessor", _logits)
+_EMBEDDING = Native("VocabParallelEmbedding", lambda _run, _args, _keywords: Tensor("embed"))
+
+# By the last name of an unknown that is called.
+CALL_STAND_INS: dict[str, Callable[[Run, list[object], dict[str, object]], object]] = {
+    "make_layers": _make_layers,
+    "make_pp_layers": _make_layers,
+    "RMSNorm": lambda _run, _args, _keywords: _NORM,
+    "LogitsProcessor": lambda _run, _args, _keywords: _LOGITS,
+    "VocabParallelEmbedding": lambda _run, _args, _keywords: _EMBEDDING,
+    # Since 0.5.21: the end of the residual stream, in layers/layer_boundary/residual/batch.py.
+    "complete_output": lambda _run, _args, _keywords: Tensor("other:output"),
+    "final_norm": lambda _run, _args, _keywords: Tensor("other:output"),
+    "norm": lambda _run, _args, _keywords: Tensor("other:output"),
+    "cat": _cat,
+    "concat": _cat,
+    "defaultdict": _default_dict,
+    "getLogger": lambda _run, _args, _keywords: Stub("logger"),
+    "stream_of": lambda _run, _args, _keywords: Stub("stream", {"residual": None, "pending": None}),
+}
