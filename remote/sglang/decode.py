@@ -159,3 +159,10 @@ def latest(samples: Sequence[Sample]) -> Summary | None:
         sum(rates) if rates else None,
         sum(graphs) / len(graphs) if graphs else None,
     )
+
+
+def ineffective(samples: Sequence[Sample]) -> bool | None:
+    """Whether speculation accepts nothing: at most 1.05 tokens per verification in three decode lines or
+    more. No error tells of it: /health is 200 and the text is right (sglang PR 21272). None: too few."""
+    lengths = [item.accept_len for item in samples if item.accept_len is not None]
+    return max(lengths) <= 1.05 if len(lengths) >= 3 else None
