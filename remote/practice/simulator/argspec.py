@@ -1,7 +1,8 @@
 """The command line of the installed SGLang, read from its server_args.py without importing it.
 
-The class ServerArgs is a dataclass whose method add_cli_args makes the parser (0.5.5 to 0.5.12). Both are read as syntax
-trees: names that the module defines as literals are resolved, everything else (classes of other modules) is unknown.
+The class ServerArgs is a dataclass whose method add_cli_args makes the parser (0.5.5 to 0.5.12). Both are
+read as syntax trees: names that the module defines as literals are resolved, everything else (classes of
+other modules) is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ class _Unknown(Exception):
 
 @dataclass(frozen=True)
 class ArgSpec:
-    """`fields`: name -> default of the dataclass, in order (absent default: None); `flags`: add_argument calls in order."""
+    """`fields`: name -> default of the dataclass, in order (absent default: None); `flags`: add_argument
+    calls in order.
+    """
 
     fields: dict[str, Any]
     flags: tuple[tuple[tuple[str, ...], dict[str, Any]], ...]
@@ -144,14 +147,12 @@ def read_spec(source: str) -> ArgSpec:
     if method is None:
         raise LookupError("ServerArgs.add_cli_args")
     flags = []
-    for node in ast.walk(method):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "add_argument"
-        ):
-            options = tuple(arg.value for arg in node.args if isinstance(arg, ast.Constant))
-            flags.append((node.lineno, options, _keywords(node, names, fields)))
+    for call in ast.walk(method):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+            continue
+        if call.func.attr == "add_argument":
+            options = tuple(str(arg.value) for arg in call.args if isinstance(arg, ast.Constant))
+            flags.append((call.lineno, options, _keywords(call, names, fields)))
     flags.sort(key=lambda flag: flag[0])
     return ArgSpec(fields, tuple((options, keywords) for _, options, keywords in flags))
 
@@ -180,21 +181,7 @@ def make_parser(spec: ArgSpec, prog: str, description: str) -> argparse.Argument
     return parser
 
 
-def parse(
-    spec: ArgSpec, parser: argparse.ArgumentParser, argv: Sequence[str]
-) -> tuple[dict[str, Any], set[str]]:
-    """Field values after parsing `argv`, and the names of the fields that `argv` gave. Exits with 2 on a usage error."""
+def parse(spec: ArgSpec, parser: argparse.ArgumentParser, argv: Sequence[str]) -> dict[str, Any]:
+    """Field values after parsing `argv`, in the dataclass's order. Exits with 2 on a usage error."""
     values = vars(parser.parse_args(list(argv)))
-    marked = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
-    for action in parser._actions:
-        if action.option_strings and action.dest != "help":
-            takes_value = action.nargs != 0
-            extra = {"nargs": action.nargs} if takes_value and action.nargs is not None else {}
-            if takes_value:
-                marked.add_argument(*action.option_strings, dest=action.dest, **extra)  # type: ignore[arg-type]
-            else:
-                marked.add_argument(*action.option_strings, dest=action.dest, action="store_true")
-    given = set(vars(marked.parse_args(list(argv))))
-    return {name: values.get(name, default) for name, default in spec.fields.items()}, given & set(
-        spec.fields
-    )
+    return {name: values.get(name, default) for name, default in spec.fields.items()}

@@ -15,7 +15,10 @@ class PeerGone(Exception):
 
 
 class Channel:
-    """One end: reads and writes messages, each a line of JSON. `fd` may be a socket, or a pipe for one direction."""
+    """One end: reads and writes messages, each a line of JSON.
+
+    `fd` may be a socket, or a pipe for one direction.
+    """
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -56,5 +59,7 @@ class Channel:
 
 
 def readable(channels: list[Channel], timeout_s: float | None) -> list[Channel]:
-    """Those of `channels` that have something to read (or whose peer is gone) within `timeout_s`; None waits for ever."""
+    """Those of `channels` that have something to read (or whose peer is gone) within `timeout_s`; None waits
+    for ever.
+    """
     return select.select(channels, [], [], timeout_s)[0]

@@ -77,8 +77,14 @@ class DecodeStats:
 
 
 def decode_line(spoken: Dialect, stats: DecodeStats) -> str:
-    """log_decode_stats. The accept rate is len / draft tokens before 0.5.11, (len - 1) / (draft tokens - 1) since."""
-    text = f"Decode batch, #running-req: {stats.running}, #token: {stats.tokens}, token usage: {stats.usage:.2f}, "
+    """log_decode_stats.
+
+    The accept rate is len / draft tokens before 0.5.11, (len - 1) / (draft tokens - 1) since.
+    """
+    text = (
+        f"Decode batch, #running-req: {stats.running}, #token: {stats.tokens}, "
+        f"token usage: {stats.usage:.2f}, "
+    )
     if stats.accept_len is not None:
         drafts = max(stats.draft_tokens, 2)
         rate = (

@@ -76,7 +76,9 @@ class Endpoints:
         return self.health_generate(body, lies=self.server.settings.faults.health_lies)
 
     def health_generate(self, body: dict[str, Any], *, lies: bool = False) -> Reply:
-        """Generate one token; look once a second whether the detokenizer has said anything (health_generate, 0.5.9)."""
+        """Generate one token; look once a second whether the detokenizer has said anything (health_generate,
+        0.5.9).
+        """
         del body
         frontend, settings = self.frontend, self.server.settings
         if frontend.leaving:
@@ -99,8 +101,8 @@ class Endpoints:
         last = time.strftime("%H:%M:%S", time.localtime(frontend.last_receive))
         logs.log(
             f"Health check failed. Server couldn't get a response from detokenizer for last "
-            f"{settings.health_timeout_s:g} seconds. tic start time: {time.strftime('%H:%M:%S', time.localtime(tic))}. "
-            f"last_heartbeat time: {last}"
+            f"{settings.health_timeout_s:g} seconds. "
+            f"tic start time: {time.strftime('%H:%M:%S', time.localtime(tic))}. last_heartbeat time: {last}"
         )
         frontend.status = "UnHealthy"
         return Reply(503)

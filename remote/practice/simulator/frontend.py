@@ -1,4 +1,6 @@
-"""The launcher's side of a request: to the scheduler and, by way of the detokenizer, back (SGLang: TokenizerManager)."""
+"""The launcher's side of a request: to the scheduler and, by way of the detokenizer, back (SGLang:
+TokenizerManager).
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,10 @@ class Frontend:
     def generate(
         self, ids: list[int], sampling: dict[str, Any], *, rid: str | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Outputs so far, one after each batch of tokens: text, output_ids, meta_info. Closing it aborts the request."""
+        """Outputs so far, one after each batch of tokens: text, output_ids, meta_info.
+
+        Closing it aborts the request.
+        """
         rid = rid or uuid.uuid4().hex
         created = time.time()
         outputs: queue.SimpleQueue[Message] = queue.SimpleQueue()

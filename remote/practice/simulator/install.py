@@ -1,7 +1,8 @@
-"""The installed SGLang that the real server would import: where it is, which version, and what its modules do.
+"""The installed SGLang that the real server would import: where it is, which version, and what its modules
+do.
 
-Nothing of it is imported. What a module does is its bytecode's matter: a `.pyc` that this interpreter believes decides
-(PEP 552), so the text that is handed on is the one that the bytecode was made from.
+Nothing of it is imported. What a module does is its bytecode's matter: a `.pyc` that this interpreter
+believes decides (PEP 552), so the text that is handed on is the one that the bytecode was made from.
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ def _compiled(text: str, filename: str) -> types.CodeType | None:
 def load(install: Install, relative: str, known: Sequence[Path]) -> Loaded:
     """Import one file as SourceFileLoader does: believe or write its `.pyc`, and tell which text then runs.
 
-    `known` are places to look for the text of bytecode that is not the source's: wheels, trees, and remembered texts.
-    Raises FileNotFoundError.
+    `known` are places to look for the text of bytecode that is not the source's: wheels, trees, and
+    remembered texts. Raises FileNotFoundError.
     """
     path = install.path(relative)
     source = path.read_bytes()

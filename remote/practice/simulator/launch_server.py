@@ -1,4 +1,6 @@
-"""Entry script: `PYTHON DIR/simulator/launch_server.py --model-path ...`, as `python -m sglang.launch_server` is."""
+"""Entry script: `PYTHON DIR/simulator/launch_server.py --model-path ...`, as `python -m sglang.launch_server`
+is.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from pathlib import Path
 
 def main() -> int:
     here = Path(__file__).absolute().parent
-    # A script's own directory comes first in sys.path; the package needs its parent there instead, and the real
-    # import of sglang that is imitated (see install.py) must see neither.
+    # A script's own directory comes first in sys.path; the package needs its parent there instead, and the
+    # real import of sglang that is imitated (see install.py) must see neither.
     sys.path[0] = str(here.parent)
     launcher = importlib.import_module(f"{here.name}.launcher")
     importlib.import_module(

@@ -1,7 +1,7 @@
 """Writing log lines as SGLang 0.5.x does: its own logger, Uvicorn's, and tqdm's progress bars.
 
-Every line is one write, so that lines of several processes never mix. SGLang and tqdm write to stderr, Uvicorn's
-access lines to stdout (uvicorn.config.LOGGING_CONFIG).
+Every line is one write, so that lines of several processes never mix. SGLang and tqdm write to stderr,
+Uvicorn's access lines to stdout (uvicorn.config.LOGGING_CONFIG).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def log(message: str, prefix: str = "") -> None:
 
 
 def early(message: str, where: str, level: str = "WARNING") -> None:
-    """A line from before SGLang configures its logger, as 0.5.9 prints it; `where` is "server_args.py:2364"."""
+    """A line from before the logger is configured, as 0.5.9 prints it; `where` is "server_args.py:2364"."""
     _write(2, f"[{stamp()}] {level} {where}: {message}\n")
 
 
@@ -62,7 +62,7 @@ def _rate(done: int, elapsed_s: float, per_s: str = "it/s", s_per: str = "s/it")
 
 
 def shard_bar(done: int, total: int, elapsed_s: float) -> str:
-    """Progress of weight loading (model_loader/weight_utils.py: the bar format ends in a newline of its own)."""
+    """Progress of weight loading (model_loader/weight_utils.py: the bar format itself ends in a newline)."""
     left = _clock(elapsed_s / done * (total - done)) if done else "?"
     rate = _rate(done, elapsed_s) if done else "?it/s"
     if done:

@@ -43,7 +43,7 @@ def read_model(path: str) -> Model:
 
 
 def tensor_shapes(path: str) -> dict[str, list[int]]:
-    """Names and shapes from the headers of `path`'s safetensors files; files without a header give nothing."""
+    """Names and shapes from the headers of `path`'s safetensors files; those without give nothing."""
     shapes: dict[str, list[int]] = {}
     for file in sorted(Path(path).glob("*.safetensors")):
         with file.open("rb") as stream:
@@ -59,9 +59,3 @@ def tensor_shapes(path: str) -> dict[str, list[int]]:
                 continue
         shapes |= {name: tensor["shape"] for name, tensor in header.items() if name != "__metadata__"}
     return shapes
-
-
-def fc_width(draft: Model, target_hidden_size: int) -> int:
-    """How many values the draft's `fc` takes: its weight's second dimension, else three target hidden states."""
-    shape = tensor_shapes(draft.path).get("fc.weight")
-    return shape[1] if shape and len(shape) == 2 else 3 * target_hidden_size

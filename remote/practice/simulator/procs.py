@@ -1,4 +1,6 @@
-"""Processes of the simulated server: forked children with SGLang's titles, dying with their parent as SGLang's do."""
+"""Processes of the simulated server: forked children with SGLang's titles, dying with their parent as
+SGLang's do.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NoReturn
 
 import setproctitle
@@ -24,21 +27,26 @@ def die_with_parent(parent_pid: int) -> None:
 
 
 def close_all_but(keep: Iterable[int]) -> None:
-    """Close every file descriptor except 0, 1, 2 and `keep`: an end of a pipe left open hides the other end's death."""
+    """Close every file descriptor except 0, 1, 2 and `keep`: an end of a pipe left open hides the other end's
+    death.
+    """
     wanted = {0, 1, 2, *keep}
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in wanted:
+    for name in Path("/proc/self/fd").iterdir():
+        if int(name.name) not in wanted:
             with contextlib.suppress(OSError):
-                os.close(int(name))
+                os.close(int(name.name))
 
 
 def fork(title: str, run: Callable[[], int], *, keep: Iterable[int], dies_with_parent: bool) -> int:
-    """Fork a child that runs `run` and ends with its result; returns the child's pid. No thread may be running."""
+    """Fork a child that runs `run` and ends with its result; returns the child's pid.
+
+    No thread may be running.
+    """
     parent = os.getpid()
     pid = os.fork()
-    if pid:
-        return pid
-    _child(title, run, keep, parent if dies_with_parent else None)
+    if not pid:
+        _child(title, run, keep, parent if dies_with_parent else None)
+    return pid
 
 
 def _child(title: str, run: Callable[[], int], keep: Iterable[int], parent: int | None) -> NoReturn:
@@ -62,8 +70,8 @@ def _child(title: str, run: Callable[[], int], keep: Iterable[int], parent: int 
 def compute_aside(work: Callable[[], bytes]) -> bytes:
     """Run `work` in a child and return what it returns, so that its memory does not stay with this process.
 
-    Raises ChildProcessError with the child's exit code as first argument when it ended without a result; output that
-    the child wrote (usage errors) has then been written.
+    Raises ChildProcessError with the child's exit code as first argument when it ended without a result;
+    output that the child wrote (usage errors) has then been written.
     """
     reading, writing = os.pipe()
 
@@ -89,13 +97,18 @@ def compute_aside(work: Callable[[], bytes]) -> bytes:
 
 
 def kill_hard(pids: Iterable[int]) -> None:
-    """SIGKILL, as SGLang's kill_process_tree gives its children."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    """SIGKILL, as SGLang's kill_process_tree gives its children.
+
+    They are stopped first: else one that is still alive sees another's end and reports a failure, which the
+    real ones are too slow for.
+    """
+    wanted = list(pids)
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in wanted:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
 
 def starttime_ticks(pid: int) -> int:
     """Field 22 of /proc/PID/stat: start time in clock ticks since boot."""
-    with open(f"/proc/{pid}/stat", "rb") as stat:
-        return int(stat.read().rpartition(b")")[2].split()[19])
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])

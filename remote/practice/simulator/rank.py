@@ -1,4 +1,4 @@
-"""What a scheduler process knows, and its group: the other ranks, which it meets at barriers as through Gloo."""
+"""What a scheduler process knows, and its group: the other ranks, which it meets as through Gloo."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Server:
     settings: Settings
     values: dict[str, Any]  # effective server arguments
     target: Model
-    draft: Model | None
-    draft_fc_width: int
+    draft_path: str | None  # None without speculation
+    draft: Model | None  # None also when it cannot be read
     plan: Plan
     launcher_pid: int
 
@@ -40,18 +40,26 @@ class Server:
     def eagle3(self) -> bool:
         return bool(self.values["speculative_algorithm"] == "EAGLE3")
 
-    def decode_mode(self) -> Mode:
-        """The forward mode whose wiring decode steps have."""
-        return self.plan.eager if self.values["disable_cuda_graph"] else self.plan.graph
+    @property
+    def context_length(self) -> int:
+        return int(self.values["context_length"] or self.target.context_length)
 
-    def matches(self, mode: Mode) -> bool:
-        """Does the draft get what it was trained with?"""
-        trained = (
-            tuple(self.draft.config.get("fixops_trained_input") or self.settings.trained_input)
-            if self.draft
-            else ()
-        )
-        return self.eagle3 and mode.layers == trained
+    def mode(self, *, graph: bool, sequences: int) -> Mode:
+        """A batch's forward mode: two-batch overlap needs two sequences, CUDA graphs are for decoding."""
+        if self.values["enable_two_batch_overlap"] and sequences > 1:
+            return self.plan.overlap
+        return self.plan.graph if graph else self.plan.eager
+
+    def acceptance(self, mode: Mode) -> float:
+        """How often a draft step is right: what the draft was trained with, or something else, or no EAGLE-3
+        at all.
+
+        The algorithm EAGLE with an EAGLE-3 draft captures nothing and never proposes a right token.
+        """
+        if self.draft is None or ("Eagle3" in self.draft.architecture and not self.eagle3):
+            return 0.0
+        trained = tuple(self.draft.config.get("fixops_trained_input") or self.settings.trained_input)
+        return self.settings.acceptance_match if mode.layers == trained else self.settings.acceptance_mismatch
 
 
 def prefix_of(rank: int, values: dict[str, Any]) -> str:
@@ -73,7 +81,9 @@ def hang() -> NoReturn:
 
 
 class Group:
-    """The tensor-parallel group as one rank sees it: rank 0 has a channel to every other, the others one to rank 0."""
+    """The tensor-parallel group as one rank sees it: rank 0 has a channel to every other, the others one to
+    rank 0.
+    """
 
     def __init__(self, rank: int, channels: Sequence[Channel], *, hang_on_death: bool) -> None:
         self.rank = rank
@@ -100,6 +110,18 @@ class Group:
             else:
                 self.channels[0].send({"op": "here"})
                 self.channels[0].receive()
+        except PeerGone:
+            self.lost(frames)
+
+    def least(self, value: float, frames: Sequence[Frame]) -> float:
+        """The smallest `value` of all ranks. Raises SimulatedError when one has ended."""
+        try:
+            if self.rank == 0:
+                smallest = min([value, *(float(channel.receive()["value"]) for channel in self.channels)])
+                self.broadcast({"value": smallest})
+                return smallest
+            self.channels[0].send({"value": value})
+            return float(self.channels[0].receive()["value"])
         except PeerGone:
             self.lost(frames)
 

@@ -1,4 +1,6 @@
-"""The scheduler processes: rank 0 batches requests and runs them, the other ranks take part in every forward pass."""
+"""The scheduler processes: rank 0 batches requests and runs them, the other ranks take part in every forward
+pass.
+"""
 
 from __future__ import annotations
 
@@ -40,17 +42,25 @@ class Request:
         return {"type": "length", "length": len(self.answer)}
 
 
+@dataclass(frozen=True)
+class Ends:
+    """A rank's ends of what connects it with the others; rank 0 alone uses `launcher` and `detokenizer`."""
+
+    peers: tuple[Channel, ...]
+    ready: Channel
+    launcher: Channel
+    detokenizer: Channel
+
+
 class Scheduler:
     """Rank 0's event loop."""
 
-    def __init__(
-        self, server: Server, group: Group, voice: Voice, launcher: Channel, detokenizer: Channel, tokens: int
-    ) -> None:
+    def __init__(self, server: Server, group: Group, voice: Voice, ends: Ends, tokens: int) -> None:
         self.server = server
         self.group = group
         self.voice = voice
-        self.launcher: Channel | None = launcher
-        self.detokenizer = detokenizer
+        self.launcher: Channel | None = ends.launcher
+        self.detokenizer = ends.detokenizer
         self.tokens = tokens
         self.waiting: list[Request] = []
         self.running: list[Request] = []
@@ -180,7 +190,9 @@ class Scheduler:
             request.cached = self._cached(request.prompt)
         total = sum(len(request.prompt) for request in batch)
         cached = sum(request.cached for request in batch)
-        failures.check_forward(self.server, self.server.plan.eager, total - cached)
+        failures.check_forward(
+            self.server, self.server.mode(graph=False, sequences=len(batch)), total - cached
+        )
         time.sleep((5 + 0.01 * (total - cached)) / 1000)
         self.group.together(FORWARD_FRAMES)
         now = time.perf_counter()
@@ -237,7 +249,7 @@ class Scheduler:
             not server.values["disable_cuda_graph"]
             and len(self.running) <= server.values["cuda_graph_max_bs"]
         )
-        mode = server.plan.graph if graph else server.plan.eager
+        mode = server.mode(graph=graph, sequences=len(self.running))
         if server.speculative:
             failures.check_forward(
                 server, mode, len(self.running) * int(server.values["speculative_num_draft_tokens"])
@@ -245,9 +257,7 @@ class Scheduler:
         step_s = server.settings.step_ms / 1000 * (1 + 0.05 * (len(self.running) - 1))
         time.sleep(step_s if server.speculative else step_s * 0.6)
         self.group.together(FORWARD_FRAMES)
-        chance = (
-            server.settings.acceptance_match if server.matches(mode) else server.settings.acceptance_mismatch
-        )
+        chance = server.acceptance(mode)
         items = []
         for request in self.running:
             count = 1
@@ -315,14 +325,7 @@ def follow(group: Group) -> None:
             group.lost(FORWARD_FRAMES[:2])
 
 
-def run_rank(
-    server: Server,
-    rank: int,
-    peers: list[Channel],
-    ready: Channel,
-    launcher: Channel | None,
-    detokenizer: Channel | None,
-) -> int:
+def run_rank(server: Server, rank: int, ends: Ends) -> int:
     """The body of a scheduler process; returns its exit code."""
     values, settings = server.values, server.settings
     gpu = gpu_of(rank, values["base_gpu_id"], values["gpu_id_step"])
@@ -336,17 +339,17 @@ def run_rank(
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN if settings.faults.ignore_sigterm else end)
     voice = Voice(prefix_of(rank, values))
-    group = Group(rank, peers, hang_on_death=settings.faults.hang_on_rank_death)
+    group = Group(rank, ends.peers, hang_on_death=settings.faults.hang_on_rank_death)
     try:
         startup = Startup(server, rank, group, voice, holder)
-        startup.run()
-        limit = int(values["context_length"] or server.target.context_length)
-        ready.send(
-            {"status": "ready", "max_total_num_tokens": startup.tokens(), "max_req_input_len": limit - 6}
+        startup.run(gpu)
+        limit = server.context_length - 6
+        ends.ready.send(
+            {"status": "ready", "max_total_num_tokens": startup.tokens(), "max_req_input_len": limit}
         )
         startup.stage("serving")
-        if rank == 0 and launcher is not None and detokenizer is not None:
-            Scheduler(server, group, voice, launcher, detokenizer, startup.tokens()).run()
+        if rank == 0:
+            Scheduler(server, group, voice, ends, startup.tokens()).run()
         follow(group)
     except SimulatedError as error:
         voice.say(

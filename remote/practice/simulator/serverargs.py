@@ -1,14 +1,14 @@
 """From command line to effective server arguments, as ServerArgs.__post_init__ makes them on GPUs of 96 GB.
 
-Sources: server_args.py 0.5.5 to 0.5.12, methods _handle_missing_default_values, _handle_gpu_memory_settings and
-_handle_speculative_decoding. Texts and line numbers of warnings are read from the installed file.
+Sources: server_args.py 0.5.5 to 0.5.12, methods _handle_missing_default_values, _handle_gpu_memory_settings
+and _handle_speculative_decoding. Texts and line numbers of warnings are read from the installed file.
 """
 
 from __future__ import annotations
 
 import ast
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,12 @@ _MTP = (
     "BailingMoeV2ForCausalLM",
 )
 _SPECULATIVE = ("EAGLE", "EAGLE3", "STANDALONE")
+_METHOD = ("sglang/srt/server_args.py", "_handle_speculative_decoding")
+_FRAMES = (
+    *MAIN_FRAMES,
+    ("sglang/srt/server_args.py", "__post_init__", "self._handle_speculative_decoding()"),
+)
+Warn = Callable[..., None]  # beginnings of the warning's text, as the versions have it
 
 
 @dataclass(frozen=True)
@@ -136,9 +142,9 @@ def _fill(values: dict[str, Any], target: Model, gpu_mem_mib: int) -> None:
 
 
 def _speculative(
-    values: dict[str, Any], target: Model, version: str, spec_v2: bool | None, warn: Any
-) -> None:  # _handle_speculative_decoding
-    number = version_tuple(version)[:3]
+    values: dict[str, Any], target: Model, version: str, spec_v2: bool | None, warn: Warn
+) -> None:
+    """_handle_speculative_decoding, for the algorithms with a draft model."""
     if values["speculative_draft_model_path"] is not None and "speculative_draft_model_revision" in values:
         values["speculative_draft_model_revision"] = values["speculative_draft_model_revision"] or "main"
     if values.get("speculative_moe_runner_backend", "") is None:
@@ -150,45 +156,45 @@ def _speculative(
     if values["max_running_requests"] is None:
         values["max_running_requests"] = 48
         warn("Max running requests is reset to 48")
-    # On by default from 0.5.11 (environ.py), where asking for no overlap or a tree turns it off.
-    newer = number >= (0, 5, 11)
-    on = (newer if spec_v2 is None else spec_v2) and not (
-        newer and (values["speculative_eagle_topk"] or 0) > 1
-    )
-    values["disable_overlap_schedule"] = (values["disable_overlap_schedule"] and newer) or not on
-    if values["disable_overlap_schedule"]:
-        warn(
-            "Spec v1 is used",
-            "Overlap scheduler is disabled when spec v2",
-            "Overlap scheduler is disabled because of",
-        )
-    else:
-        warn("Spec v2 is enabled by default", "Spec v2 is enabled for eagle/", "Beta spec is enabled")
+    _overlap(values, version_tuple(version)[:3] >= (0, 5, 11), spec_v2, warn)
     if target.architecture in _MTP:
         if values["speculative_draft_model_path"] is None:
             values["speculative_draft_model_path"] = values["model_path"]
         else:
             warn("DeepSeek MTP does not require")
-    frames = (
-        *MAIN_FRAMES,
-        ("sglang/srt/server_args.py", "__post_init__", "self._handle_speculative_decoding()"),
-    )
-    method = ("sglang/srt/server_args.py", "_handle_speculative_decoding")
+    _draft_tokens(values, target, warn)
+
+
+def _overlap(values: dict[str, Any], newer: bool, spec_v2: bool | None, warn: Warn) -> None:
+    """Spec v2 is on by default from 0.5.11 (environ.py); there a tree or no overlap turns it off."""
+    on = newer if spec_v2 is None else spec_v2
+    if newer:
+        on = on and (values["speculative_eagle_topk"] or 0) <= 1 and not values["disable_overlap_schedule"]
+    values["disable_overlap_schedule"] = not on
+    if on:
+        warn("Spec v2 is enabled by default", "Spec v2 is enabled for eagle/", "Beta spec is enabled")
+        return
+    old = ("Overlap scheduler is disabled when spec v2", "Overlap scheduler is disabled because of")
+    warn("Spec v1 is used", *old)
+
+
+def _draft_tokens(values: dict[str, Any], target: Model, warn: Warn) -> None:
+    """Steps, tree width and draft tokens. Raises SimulatedError for what ends the real launcher."""
+    names = ("speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens")
     if values["speculative_num_steps"] is None:
-        if values["speculative_eagle_topk"] is not None or values["speculative_num_draft_tokens"] is not None:
+        if any(values[name] is not None for name in names):
             raise SimulatedError(
-                [*frames, (*method, "self.speculative_eagle_topk is None")], "AssertionError"
+                [*_FRAMES, (*_METHOD, "self.speculative_eagle_topk is None")], "AssertionError"
             )
         chosen = (5, 4, 8) if target.architecture in ("LlamaForCausalLM", "Grok1ForCausalLM") else (3, 1, 4)
-        names = ("speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens")
         values.update(zip(names, chosen, strict=True))
-    topk, steps = values["speculative_eagle_topk"], values["speculative_num_steps"]
-    if topk == 1 and values["speculative_num_draft_tokens"] != steps + 1:
+    steps, topk, tokens = (values[name] for name in names)
+    if topk == 1 and tokens != steps + 1:
         warn("speculative_num_draft_tokens is adjusted")
         values["speculative_num_draft_tokens"] = steps + 1
     if topk is None:
         last = "TypeError: '>' not supported between instances of 'NoneType' and 'int'"
-        raise SimulatedError([*frames, (*method, "self.speculative_eagle_topk > 1")], last)
+        raise SimulatedError([*_FRAMES, (*_METHOD, "self.speculative_eagle_topk > 1")], last)
 
 
 def normalise(
@@ -200,7 +206,9 @@ def normalise(
     gpu_mem_mib: int,
     spec_v2: bool | None = None,
 ) -> Effective:
-    """The effective arguments. `source` is the text of the installed server_args.py; `spec_v2` SGLANG_ENABLE_SPEC_V2.
+    """The effective arguments.
+
+    `source` is the text of the installed server_args.py; `spec_v2` SGLANG_ENABLE_SPEC_V2.
 
     Raises SimulatedError where the real one would.
     """

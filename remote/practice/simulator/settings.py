@@ -47,7 +47,12 @@ class Faults:
 
 @dataclass(frozen=True)
 class Settings:
-    """Times in seconds at speed 1, memory in MiB of one rank."""
+    """Times in seconds at speed 1, memory in MiB of one rank.
+
+    `memory_is_limited`: what others hold of a GPU is missed when loading, so a server beside a running one
+    fails. `source_texts`: wheels or trees in which to look for the text that bytecode of unknown source was
+    made from.
+    """
 
     gpus_dir: str | None = None
     gpu_total_mib: int = 97887
@@ -67,6 +72,7 @@ class Settings:
     acceptance_match: float = 0.769
     acceptance_mismatch: float = 0.341
     source_texts: tuple[str, ...] = ()
+    memory_is_limited: bool = True
     faults: Faults = field(default_factory=Faults)
 
 
@@ -92,7 +98,8 @@ def make_faults(given: Mapping[str, Any], where: str) -> Faults:
 
 
 def load_settings(home: Path, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read `home/simulator.json` (or the file that FIXOPS_SIMULATOR_SETTINGS names) and merge the faults of the environment.
+    """Read `home/simulator.json` (or the file that FIXOPS_SIMULATOR_SETTINGS names) and merge the faults of
+    the environment.
 
     No file means all defaults. Raises SettingsError.
     """

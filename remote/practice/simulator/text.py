@@ -1,4 +1,6 @@
-"""A tokenizer and a language model of no intelligence: deterministic text, the same with and without speculation."""
+"""A tokenizer and a language model of no intelligence: deterministic text, the same with and without
+speculation.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,22 @@ import random
 import re
 import zlib
 
+_COMMON = (
+    "the a of and to in is that it for as with on by this are when then which so each one two many same other"
+)
+_SUBJECT = "model token layer state draft target step value input output memory time first next last new"
+_VERBS = "gives takes makes shows keeps holds reads runs"
 WORDS = (
-    " the", " a", " of", " and", " to", " in", " is", " that", " it", " for", " as", " with", " on", " by", " this", " are",
-    " model", " token", " layer", " state", " draft", " target", " step", " value", " input", " output", " memory", " time",
-    " first", " next", " last", " each", " one", " two", " many", " same", " other", " new", " when", " then", " which", " so",
-    " gives", " takes", " makes", " shows", " keeps", " holds", " reads", " runs", ",", ".", ":", "\n", " (", ")", " 1", " 2",
-)  # fmt: skip
+    *(f" {word}" for word in f"{_COMMON} {_SUBJECT} {_VERBS}".split()),
+    ",",
+    ".",
+    ":",
+    "\n",
+    " (",
+    ")",
+    " 1",
+    " 2",
+)
 EOS = 2
 
 
@@ -27,7 +39,10 @@ def untokenize(ids: list[int]) -> str:
 def answer(
     prompt: list[int], length: int, *, temperature: float, salt: str, vocab: int, ignore_eos: bool
 ) -> list[int]:
-    """The tokens after `prompt`: at temperature 0 a function of the prompt alone. Ends early with EOS unless ignored."""
+    """The tokens after `prompt`: at temperature 0 a function of the prompt alone.
+
+    Ends early with EOS unless ignored.
+    """
     seed = f"{prompt}" if temperature == 0 else f"{prompt} {salt}"
     source = random.Random(seed)
     natural = source.randint(60, 600)

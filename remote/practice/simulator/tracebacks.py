@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,12 +40,22 @@ def find_line(install: Install, file: str, snippet: str) -> Place:
     return Place(1, snippet)
 
 
+def _carets(statement: str) -> str:
+    """The marks under the part of a statement that raised, where it is not the whole (Python 3.11 and later)."""
+    found = re.match(r"(?:return |[\w., ]+ = |.* in )", statement)
+    if found is None or (statement.startswith(("raise ", "self.")) and " = " not in statement):
+        return ""
+    start = found.end()
+    return f"    {' ' * start}{'^' * (len(statement) - start)}\n" if start < len(statement) else ""
+
+
 def render(install: Install, frames: Sequence[Frame], last: str) -> str:
     """The text of a traceback, ending in a newline."""
     text = "Traceback (most recent call last):\n"
     for file, function, snippet in frames:
         place = find_line(install, file, snippet)
         text += f'  File "{install.path(file)}", line {place.line}, in {function}\n    {place.text}\n'
+        text += _carets(place.text)
     return text + last + "\n"
 
 
