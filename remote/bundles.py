@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import re
 from collections.abc import Sequence
@@ -54,79 +53,56 @@ class Contract(_Strict):
 
 
 class EditEntry(_Strict):
-    """One edit as it is written: `in` and exactly one of after, before, replace, at."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=False)
+    """One edit as it is written: `where`, exactly one of after, before, replace, at, and `code`."""
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     why: str | None = None
-    scope: str = Field(default="", alias="in", pattern=r"^([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)?$")
+    where: str = Field(default="", pattern=r"^([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)?$")
     after: str | None = None
     before: str | None = None
     replace: str | None = None
     at: Literal["start", "end"] | None = None
-    insert: str | None = None
-    with_: str | None = Field(default=None, alias="with")
+    code: str
     elsewhere: bool = False
 
     @model_validator(mode="after")
     def _complete(self) -> EditEntry:
         kinds = [k for k in ("after", "before", "replace", "at") if getattr(self, k) is not None]
         if len(kinds) != 1:
-            _fail(
-                f"an edit with exactly one of after, before, replace, at (edit {self.id}: {kinds or 'none'})"
-            )
-        wanted, other = ("with_", "insert") if kinds == ["replace"] else ("insert", "with_")
-        if getattr(self, wanted) is None or getattr(self, other) is not None:
-            _fail(f"an edit where {kinds[0]} goes with '{wanted.rstrip('_')}' (edit {self.id})")
-        if self.replace is not None and self.with_ is not None and _ends_in_comment(self.with_):
+            has = ", ".join(kinds) or "none"
+            _fail(f"an edit with exactly one of after, before, replace, at (edit {self.id} has {has})")
+        if self.anchor is not None:
+            _check_code(self.anchor, self.id, "the anchor")
+        _check_code(self.code, self.id, "the code")
+        if self.replace is not None and _ends_in_comment(self.code):
             _fail(f"code without a comment on its last line, where the file's own may come (edit {self.id})")
-        for code in (self.anchor, self.new):
-            _check_code(code, self.id)
         return self
 
     @property
     def anchor(self) -> str | None:
         return self.after or self.before or self.replace
 
-    @property
-    def new(self) -> str:
-        return self.with_ or self.insert or ""
-
     def as_edit(self) -> Edit:
         given = next((k for k in get_args(Kind) if getattr(self, k, None) is not None), None)
         kind: Kind = given or ("start" if self.at == "start" else "end")
-        return Edit(self.id, self.scope, kind, self.anchor or "", self.new, self.elsewhere)
+        return Edit(self.id, self.where, kind, self.anchor or "", self.code, self.elsewhere)
 
 
-def _check_code(code: str | None, edit: str) -> None:
-    if code is None:
-        return
+def _check_code(code: str, edit: str, what: str) -> None:
     try:
         statements = parse_snippet(code)
     except SyntaxError as error:
-        _fail(f"Python code (edit {edit}: {error.msg}, line {error.lineno} of it)")
+        _fail(f"Python code ({what} of edit {edit}: {error.msg}, line {error.lineno} of it)")
     if not statements:
-        _fail(f"at least one Python statement (edit {edit})")
-    last = statements[-1].end_lineno or 0
-    if code.rstrip("\n").count("\n") + 1 > last or any(a.col_offset for a in statements):
-        _fail(f"code that ends with its last statement and has one statement a line (edit {edit})")
+        _fail(f"at least one Python statement ({what} of edit {edit})")
+    lines = [s.lineno for s in statements]
+    if code.rstrip("\n").count("\n") + 1 != statements[-1].end_lineno or len(set(lines)) != len(lines):
+        _fail(f"whole lines that end with the last statement, one statement a line ({what} of edit {edit})")
 
 
 def _ends_in_comment(code: str) -> bool:
-    last = parse_snippet_or_none(code)
-    if last is None:
-        return False
-    line = code.rstrip("\n").split("\n")[-1].encode("utf-8")
-    return bool(line[last.end_col_offset :].strip())
-
-
-def parse_snippet_or_none(code: str) -> ast.stmt | None:
-    """The last statement of `code`, None if it is no code."""
-    try:
-        return next(iter(reversed(parse_snippet(code))), None)
-    except SyntaxError:
-        return None
+    last = parse_snippet(code)[-1]
+    return bool(code.rstrip("\n").split("\n")[-1].encode("utf-8")[last.end_col_offset :].strip())
 
 
 class FileEntry(_Strict):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from . import trees
-from .places import Edit, EditState, Found, Kind, Misfit, Run, find_scope, runs
+from .places import Edit, EditState, Found, Kind, Misfit, Run, alike, find_scope, runs, short
 from .splices import Located, as_done, as_todo, write
 from .trees import Source, SourceProblem
 
@@ -42,7 +42,9 @@ def inspect(content: bytes, edits: Sequence[Edit], introduces: Sequence[str] = (
     except SourceProblem as problem:
         states = tuple(EditState(e.id, "misfit", problem.message, problem.line) for e in edits)
         return Inspection(states, None, None, problem.message)
-    located = _strays([_locate(source, edit) for edit in edits], source, edits, introduces)
+    located = [_locate(source, edit) for edit in edits]
+    if all(item.state.state != "misfit" for item in located):
+        located = _lookalikes(_strays(located, source, edits, introduces), source, edits)
     states = tuple(item.state for item in located)
     if any(state.state == "misfit" for state in states):
         return Inspection(states, None, None)
@@ -110,7 +112,12 @@ def _beside(scope: trees.Scope, edit: Edit) -> Found:
 def _in_place(scope: trees.Scope, edit: Edit) -> Found:
     news = runs(scope, edit.new_statements)
     anchors = [a for a in runs(scope, edit.anchor_statements) if not any(n.holds(a) for n in news)]
-    if news and not anchors:
+    if news and anchors:
+        raise Misfit(
+            f"both the new code, line {news[0].line}, and what it replaces, line {anchors[0].line}, are there",
+            anchors[0].line,
+        )
+    if news:
         if len(news) > 1:
             raise Misfit(
                 f"the new code stands there {len(news)} times, on lines {_lines(news)}", news[1].line
@@ -182,22 +189,39 @@ def _strays(
     used = sorted(n for n in suspects if n + 1 in _lines_naming(source.tree, set(introduces)))
     if not used:
         return located
-    line = used[0] + 1
     name = word.search(source.lines[used[0]])
     assert name is not None
-    found = (
-        f"line {line} uses {name.group()} in a way that is not this fix's: {source.lines[used[0]].strip()}"
+    code = source.lines[used[0]].strip()
+    stray = Misfit(
+        f"line {used[0] + 1} uses {name.group()} in a way that is not this fix's: {code}", used[0] + 1
     )
-    at = next(
-        (
-            n
-            for n, (item, e) in enumerate(zip(located, edits, strict=True))
-            if item.state.state == "todo" and name.group() in e.new
-        ),
-        0,
-    )
-    stray = Misfit(found, line)
-    state = EditState(edits[at].id, "misfit", found, line, stray.diff(source, edits[at]))
+    owners = [n for n, e in enumerate(edits) if located[n].state.state == "todo" and name.group() in e.new]
+    return _as_misfit(located, (owners or [0])[0], stray, source, edits)
+
+
+def _lookalikes(located: list[Located], source: Source, edits: Sequence[Edit]) -> list[Located]:
+    """Turn an edit to do into a misfit if what stands beside its place is nearly its code.
+
+    Somebody has made or changed it by hand, with an attribute misspelled perhaps: to add the right
+    code would leave the wrong one in place.
+    """
+    own = {n + 1 for item in located if item.own for n in range(item.own[0], item.own[1])}
+    for at, (item, edit) in enumerate(zip(located, edits, strict=True)):
+        texts = [(type(new), ast.unparse(new)) for new in edit.new_statements]
+        for statement in item.around:
+            if statement.lineno in own:
+                continue
+            for kind, text in texts:
+                if type(statement) is kind and alike(text, ast.unparse(statement)):
+                    found = f"line {statement.lineno} is nearly the new code: {short(ast.unparse(statement))}"
+                    return _as_misfit(located, at, Misfit(found, statement.lineno), source, edits)
+    return located
+
+
+def _as_misfit(
+    located: list[Located], at: int, misfit: Misfit, source: Source, edits: Sequence[Edit]
+) -> list[Located]:
+    state = EditState(edits[at].id, "misfit", misfit.found, misfit.line, misfit.diff(source, edits[at]))
     return [*located[:at], Located(state), *located[at + 1 :]]
 
 

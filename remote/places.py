@@ -104,11 +104,9 @@ class Misfit(Exception):
                     near, best = (statement, ratio) if ratio > best else (near, best)
         place = name or "the module"
         if near is None:
-            return cls(
-                f"the anchor does not occur in {place}: {_short(text)}", getattr(scope, "lineno", None)
-            )
+            return cls(f"the anchor does not occur in {place}: {short(text)}", getattr(scope, "lineno", None))
         return cls(
-            f"the anchor does not occur in {place}; nearest, line {near.lineno}: {_short(ast.unparse(near))}",
+            f"the anchor does not occur in {place}; nearest, line {near.lineno}: {short(ast.unparse(near))}",
             near.lineno,
         )
 
@@ -131,9 +129,15 @@ class Misfit(Exception):
         return "\n".join(lines)
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 100 else line[:97] + "..."
+
+
+def alike(a: str, b: str) -> bool:
+    """Whether two pieces of code are so similar that one looks like a variant of the other."""
+    matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
+    return matcher.real_quick_ratio() > 0.85 and matcher.quick_ratio() > 0.85 and matcher.ratio() > 0.85
 
 
 def find_scope(tree: ast.Module, path: str) -> trees.Scope:

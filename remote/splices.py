@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,35 +13,44 @@ from .trees import Source, SourceProblem
 
 @dataclass(frozen=True)
 class Splice:
-    """Lines `start` up to but not including `end` (0-based) give way to `lines`."""
+    """Lines `start` up to but not including `end` (0-based) give way to `lines`.
+
+    Of insertions at one place the deeper comes first (it belongs to what ends there), and then the
+    one `behind` a statement, before that in front of the next.
+    """
 
     start: int
     end: int
     lines: tuple[str, ...]
     depth: int
+    behind: bool = False
+
+    @property
+    def order(self) -> tuple[int, int, int, bool]:
+        return (self.start, self.end, -self.depth, not self.behind)
 
 
 @dataclass(frozen=True)
 class Located:
-    """An edit's state, the change that does it, the one that undoes it, and its own lines (0-based)."""
+    """An edit's state, the change that does it and the one that undoes it.
+
+    `own`: the lines (0-based) of a done edit. `around`: the statements beside the place of one to do.
+    """
 
     state: EditState
     forward: Splice | None = None
     backward: Splice | None = None
     own: tuple[int, int] | None = None
+    around: tuple[ast.stmt, ...] = ()
 
 
 def write(source: Source, splices: Sequence[Splice | None]) -> bytes:
     lines = list(source.lines)
     wanted = [splice for splice in splices if splice is not None]
-    # From the end, so that line numbers stay right. At one place the deeper insertion comes first.
-    ordered = sorted(wanted, key=lambda s: (s.start, s.end, -s.depth), reverse=True)
+    # From the end, so that line numbers stay right.
+    ordered = sorted(wanted, key=lambda s: s.order, reverse=True)
     for earlier, later in zip(ordered[1:], ordered, strict=False):
-        if earlier.end > later.start or (earlier.start, earlier.end, earlier.depth) == (
-            later.start,
-            later.end,
-            later.depth,
-        ):
+        if earlier.end > later.start or earlier.order == later.order:
             raise SourceProblem(f"two edits write at the same place, line {later.start + 1}")
     for splice in ordered:
         lines[splice.start : splice.end] = splice.lines
@@ -57,7 +67,7 @@ def as_done(source: Source, scope: trees.Scope, edit: Edit, found: Found) -> Loc
         what, line = override
         raise Misfit(f"line {line} sets {what} again, which undoes the new code on line {new.line}", line)
     start, end = new.line - 1, new.last_line
-    rendered = _render(source, edit.new, start, end - 1)
+    rendered = _ended_like(source.lines[end - 1], _render(source, edit.new, start))
     lead = len(rendered) - (end - start)
     tail = ""
     if edit.kind == "replace":
@@ -67,8 +77,8 @@ def as_done(source: Source, scope: trees.Scope, edit: Edit, found: Found) -> Loc
         start -= lead
     depth = new.statements[0].col_offset
     if edit.kind == "replace":
-        back = tuple(_with_tail(_render(source, edit.anchor, new.line - 1, end - 1), tail))
-        splice = Splice(start, end, back, depth)
+        back = _ended_like(source.lines[end - 1], _render(source, edit.anchor, new.line - 1))
+        splice = Splice(start, end, tuple(_with_tail(back, tail)), depth)
     else:
         splice = _removal(source, start, end, depth)
     state = EditState(edit.id, "done", f"the new code stands on line {new.line}", new.line)
@@ -86,8 +96,8 @@ def as_todo(source: Source, scope: trees.Scope, edit: Edit, found: Found) -> Loc
     anchor = found.anchor
     if anchor is None:
         raise Misfit("the scope has no statement beside its docstring", getattr(scope, "lineno", None))
+    at = anchor.end - 1 if edit.kind == "end" else anchor.start
     if edit.kind in ("start", "end"):
-        at = anchor.start if edit.kind == "start" else anchor.end - 1
         anchor = Run(anchor.block, at, at + 1)
     _alone_on_its_lines(source, anchor)
     first, last = anchor.line - 1, anchor.last_line - 1
@@ -95,24 +105,27 @@ def as_todo(source: Source, scope: trees.Scope, edit: Edit, found: Found) -> Loc
     place = Run(anchor.block, anchor.end, anchor.end) if edit.kind in ("after", "end") else anchor
     if (cut := unreachable_after(scope, place)) is not None:
         raise Misfit(f"the new code would never be reached: line {cut} leaves before it", cut)
-    rendered = _render(source, edit.new, first, last)
+    rendered = _render(source, edit.new, first)
     if edit.kind == "replace":
         _no_comment_inside(source, anchor)
-        splice = Splice(first, last + 1, tuple(_with_tail(rendered, _tail(source, anchor))), depth)
+        rendered = _with_tail(_ended_like(source.lines[last], rendered), _tail(source, anchor))
+        splice = Splice(first, last + 1, tuple(rendered), depth)
     elif edit.kind in ("after", "end"):
-        splice = Splice(last + 1, last + 1, tuple(rendered), depth)
+        splice = Splice(last + 1, last + 1, tuple(rendered), depth, behind=True)
         if not trees.line_end(source.lines[last]):
-            end = _line_end(source)
-            joined = (source.lines[last] + end, *rendered[:-1], rendered[-1].rstrip("\r\n"))
-            splice = Splice(last, last + 1, joined, depth)
+            joined = [source.lines[last] + _line_end(source), *_ended_like(source.lines[last], rendered)]
+            splice = Splice(last, last + 1, tuple(joined), depth)
     else:
         if edit.kind == "start":
-            # Comments between the header and the first statement stay with the statement.
-            while first > 0 and trees.is_blank_or_comment(source.lines[first - 1]):
+            # Comments between the header (or docstring) and the first statement stay with the statement.
+            top = trees.last_line(anchor.block[at - 1]) if at else 0
+            while first > top and trees.is_blank_or_comment(source.lines[first - 1]):
                 first -= 1
         splice = Splice(first, first, tuple(rendered), depth)
     state = EditState(edit.id, "todo", f"the anchor stands on line {anchor.line}", anchor.line)
-    return Located(state, splice, None)
+    size = len(edit.new_statements)
+    around = (*anchor.block[max(0, anchor.start - size) : anchor.start], *anchor.block[anchor.end :][:size])
+    return Located(state, splice, around=around)
 
 
 def _alone_on_its_lines(source: Source, run: Run) -> None:
@@ -155,14 +168,16 @@ def _line_end(source: Source) -> str:
     return next((end for line in source.lines if (end := trees.line_end(line))), "\n")
 
 
-def _render(source: Source, code: str, first: int, last: int) -> list[str]:
+def _render(source: Source, code: str, first: int) -> list[str]:
     """`code` as lines with the indentation of line `first` and the line ends of the file there."""
     line = source.lines[first]
     indent = line[: len(line) - len(line.lstrip(" \t\f"))]
     end = trees.line_end(line) or _line_end(source)
     inner = trees.inside_strings(code)
     texts = code.rstrip("\n").split("\n")
-    out = [(indent + t if t and n not in inner else t) + end for n, t in enumerate(texts, start=1)]
-    if not trees.line_end(source.lines[last]):
-        out[-1] = out[-1].rstrip("\r\n")
-    return out
+    return [(indent + t if t and n not in inner else t) + end for n, t in enumerate(texts, start=1)]
+
+
+def _ended_like(line: str, rendered: list[str]) -> list[str]:
+    """At the end of a file without a last line end, `rendered` has none either."""
+    return rendered if trees.line_end(line) else [*rendered[:-1], rendered[-1].rstrip("\r\n")]

@@ -1,0 +1,214 @@
+"""Fix bundles as files: what may stand in one, and how a mistake is reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from remote.bundles import Bundle, covers, find_bundle, list_bundles, load_bundle
+from remote.errors import BundleError, ExitCode
+
+GOOD = """\
+name: mine
+title: A small fix
+why: because
+sglang: ">=0.5.5,<0.5.13"
+contract: {draft_input: [embed, in:3], layers: 61}
+marker:
+  pattern: 'EAGLE-3 \\[(?P<draft_input>.*)\\]'
+files:
+  - path: sglang/srt/a.py
+    edits:
+      - id: one
+        where: C.m
+        after: x = 1
+        code: y = 2
+  - path: sglang/srt/b.py
+    versions: "<0.5.9"
+    patch: b.patch
+config:
+  - target: draft
+    set:
+      eagle_config.ids: [-1, 2]
+"""
+PATCH = b"--- a/sglang/srt/b.py\n+++ b/sglang/srt/b.py\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
+
+
+def write(tmp_path: Path, text: str, patch: bytes | None = PATCH, name: str = "mine") -> Path:
+    folder = tmp_path / name
+    folder.mkdir(exist_ok=True)
+    (folder / "bundle.yaml").write_text(text)
+    if patch is not None:
+        (folder / "b.patch").write_bytes(patch)
+    return folder
+
+
+def test_a_bundle_is_read(tmp_path: Path) -> None:
+    bundle = load_bundle(write(tmp_path, GOOD))
+    assert (bundle.name, bundle.title, bundle.why) == ("mine", "A small fix", "because")
+    assert bundle.contract is not None
+    assert bundle.contract.draft_input == ["embed", "in:3"]
+    assert bundle.contract.layers == 61
+    assert bundle.marker == "EAGLE-3 \\[(?P<draft_input>.*)\\]"
+    assert [e.path for e in bundle.entries("0.5.8.post1")] == ["sglang/srt/a.py", "sglang/srt/b.py"]
+    assert [e.path for e in bundle.entries("0.5.9")] == ["sglang/srt/a.py"]
+    assert bundle.entries("0.5.13") == []
+    edit = bundle.entries("0.5.9")[0].edits[0].as_edit()
+    assert (edit.scope, edit.kind, edit.anchor, edit.new) == ("C.m", "after", "x = 1", "y = 2")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("title: A", "titel: A", 2, "unknown key 'titel' (did you mean 'title'?)"),
+        ("        where: C.m\n", "        wehre: C.m\n", 12, "(did you mean 'where'?)"),
+        ("why: because\n", "", 1, "why is missing"),
+        ("name: mine", "name: other", 1, "the directory is 'mine'"),
+        ('">=0.5.5,<0.5.13"', '"0.5.5 to 0.5.12"', 4, "a range of versions like"),
+        ('">=0.5.5,<0.5.13"', "0.5", 4, "a text like"),
+        ("[embed, in:3]", "[embed, layer3]", 5, "layer3"),
+        ("[embed, in:3]", "[embed, in:0]", 5, "in:0"),
+        ("layers: 61", "layers: many", 5, "valid integer"),
+        ("(?P<draft_input>", "(?P<draft_input", 6, "a regular expression"),
+        ("(?P<draft_input>", "(?P<other>", 6, "(?P<draft_input>...)"),
+        ("path: sglang/srt/a.py", "path: /usr/lib/a.py", 9, "a path like sglang/"),
+        ("path: sglang/srt/a.py", "path: sglang/../../a.py", 9, "a path like sglang/"),
+        ("    patch: b.patch\n", "", 15, "either edits or patch"),
+        ("    patch: b.patch", "    patch: ../b.patch", 17, "bundle's own directory"),
+        ("    patch: b.patch", "    patch: c.patch", 17, "cannot be read"),
+        ("after: x = 1", "after: x = = 1", 11, "Python code (the anchor of edit one"),
+        ("code: y = 2", "code: '# nothing'", 11, "at least one Python statement"),
+        ("code: y = 2", "code: y = 2; z = 3", 11, "one statement a line"),
+        ("code: y = 2", 'code: "y = 2\\n# end\\n"', 11, "end with the last statement"),
+        ("after: x = 1", "at: middle", 13, "'start' or 'end'"),
+        ("        after: x = 1\n", "", 11, "exactly one of after, before, replace, at (edit one has none)"),
+        ("after: x = 1", "after: x = 1\n        at: end", 11, "(edit one has after, at)"),
+        (
+            "after: x = 1\n        code: y = 2",
+            "replace: x = 1\n        code: 'y = 2  # two'",
+            11,
+            "without a comment",
+        ),
+        ("target: draft", "target: target", 19, "'draft'"),
+        ("eagle_config.ids: [-1, 2]", "{}", 20, "at least 1 item"),
+        ("eagle_config.ids", "eagle_config..ids", 21, "eagle_config..ids"),
+        ("sglang/srt/a.py", "sglang/srt/b.py", 15, "has a patch and more"),
+        ("title: A small fix\n", "title: A small fix\ntitle: B\n", 3, "given twice"),
+        ("why: because", "why: [", 5, "not valid YAML"),
+    ],
+)
+def test_a_mistake_is_reported_with_file_and_line(
+    tmp_path: Path, old: str, new: str, line: int, message: str
+) -> None:
+    assert old in GOOD
+    folder = write(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(BundleError) as caught:
+        load_bundle(folder)
+    assert caught.value.message.startswith(f"{folder / 'bundle.yaml'}:{line}: ")
+    assert message in caught.value.message
+    assert caught.value.exit_code == ExitCode.USAGE
+
+
+def test_two_entries_of_one_file_may_not_share_an_edit(tmp_path: Path) -> None:
+    second = (
+        "  - path: sglang/srt/a.py\n    versions: '>=0.5.9'\n    edits: [{id: one, at: end, code: z = 3}]\n"
+    )
+    text = GOOD.replace("  - path: sglang/srt/b.py", second + "  - path: sglang/srt/b.py")
+    with pytest.raises(BundleError, match=r"bundle.yaml:15: sglang/srt/a.py has two edits 'one'"):
+        load_bundle(write(tmp_path, text))
+    apart = text.replace(
+        "    edits:\n      - id: one", "    versions: '<0.5.9'\n    edits:\n      - id: one", 1
+    )
+    assert [e.versions is not None for e in load_bundle(write(tmp_path, apart)).entries("0.5.9")] == [True]
+
+
+def test_a_patch_is_checked_with_its_own_line(tmp_path: Path) -> None:
+    folder = write(tmp_path, GOOD, PATCH + b"+d\n")
+    with pytest.raises(BundleError, match=r"b\.patch:7: a line that belongs to no hunk"):
+        load_bundle(folder)
+    with pytest.raises(BundleError, match=r"bundle\.yaml:17: b\.patch is a patch of sglang/srt/c\.py"):
+        load_bundle(write(tmp_path, GOOD, PATCH.replace(b"b.py", b"c.py")))
+
+
+def test_the_digest_follows_every_file_of_the_bundle(tmp_path: Path) -> None:
+    first = load_bundle(write(tmp_path, GOOD)).digest
+    assert load_bundle(write(tmp_path, GOOD)).digest == first
+    assert load_bundle(write(tmp_path, GOOD.replace("y = 2", "y = 3"))).digest != first
+    assert load_bundle(write(tmp_path, GOOD, PATCH.replace(b"+c", b"+d"))).digest != first
+
+
+def test_bundles_are_found_by_name(tmp_path: Path) -> None:
+    write(tmp_path, GOOD)
+    own = find_bundle("mine", extra=[tmp_path])
+    assert own.directory == tmp_path / "mine"
+    assert [b.name for b in list_bundles(extra=[tmp_path])][-1] == "mine"
+    with pytest.raises(
+        BundleError, match=r"no fix 'eagle3-embeding-capture' \(did you mean 'eagle3-embedding-capture'"
+    ):
+        find_bundle("eagle3-embeding-capture")
+    for odd in ("", ".", "../fixes/eagle3-three-edits", "a/b"):
+        with pytest.raises(BundleError, match="there is no fix"):
+            find_bundle(odd)
+    with pytest.raises(BundleError, match="does not exist"):
+        load_bundle(tmp_path / "nothing")
+
+
+def test_two_bundles_of_one_name_are_refused(tmp_path: Path) -> None:
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+        write(tmp_path / place, GOOD)
+    with pytest.raises(BundleError, match="'mine' is there twice"):
+        list_bundles(tmp_path / "a", [tmp_path / "b"])
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("0.5.5", True),
+        ("0.5.4.post3", False),
+        ("0.5.10.post1", True),
+        ("0.5.9+cu128", True),
+        ("0.5.11", False),
+        # Newer than 0.5.10 and older than 0.5.11: which of its edits apply is not known.
+        ("0.5.11.dev3", False),
+        ("0.5.9rc1", False),
+        ("0.0.0.dev0", False),
+        ("unknown", False),
+    ],
+)
+def test_which_versions_a_range_covers(tmp_path: Path, version: str, expected: bool) -> None:
+    bundle = load_bundle(write(tmp_path, GOOD.replace("<0.5.13", "<0.5.11")))
+    assert bundle.is_covered(version) is expected
+    assert covers(None, version, unset=True) is (expected or version in ("0.5.4.post3", "0.5.11"))
+
+
+def test_a_version_that_has_it_natively_has_no_edits(tmp_path: Path) -> None:
+    text = GOOD.replace('sglang: ">=0.5.5,<0.5.13"', 'sglang: ">=0.5.5,<0.5.13"\nnative: "==0.5.23"')
+    bundle = load_bundle(write(tmp_path, text))
+    assert bundle.is_covered("0.5.23")
+    assert bundle.is_native("0.5.23")
+    assert bundle.entries("0.5.23") == []
+    assert not bundle.is_native("0.5.9")
+
+
+@pytest.fixture(params=["eagle3-embedding-capture", "eagle3-three-edits"])
+def shipped(request: pytest.FixtureRequest) -> Bundle:
+    return find_bundle(request.param)
+
+
+def test_the_shipped_bundles_cover_the_same_versions(shipped: Bundle) -> None:
+    covered = [
+        "0.5.5",
+        "0.5.5.post3",
+        "0.5.6.post2",
+        "0.5.7",
+        "0.5.8.post1",
+        "0.5.9",
+        "0.5.10.post1",
+        "0.5.12.post1",
+    ]
+    assert all(shipped.is_covered(version) for version in covered)
+    assert not any(shipped.is_covered(version) for version in ("0.5.4", "0.5.13", "0.5.13.post1", "0.5.23"))
+    assert shipped.contract is not None
+    assert shipped.contract.draft_input == ["embed", "in:3", "in:31"]
