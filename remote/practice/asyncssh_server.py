@@ -1,9 +1,9 @@
 """The practice node's SSH server where OpenSSH's is not to be had.
 
-`python -m remote.practice.asyncssh_server FILE`: FILE is the JSON that ssh_server.py writes. Commands run as under sshd: the account's login shell with
--c in the home directory and in a session of its own, streams passed on as bytes with half close, and
-the channel stays open until everybody who holds the command's output has closed it. A lost connection
-closes the command's streams and sends it no signal.
+`python -m remote.practice.asyncssh_server FILE`: FILE is the JSON that ssh_server.py writes. Commands run as
+under sshd: the account's login shell with -c in the home directory and in a session of its own, streams
+passed on as bytes with half close, and the channel stays open until everybody who holds the command's
+output has closed it. A lost connection closes the command's streams and sends it no signal.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ class Gate(asyncssh.SSHServer):
     def __init__(self, settings: dict[str, Any]) -> None:
         self._settings = settings
 
-    def begin_auth(self, username: str) -> bool:
-        self._known: bool = username == self._settings["user"]
-        return True
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connection = conn
 
-    def public_key_auth_supported(self) -> bool:
-        return self._known
+    def begin_auth(self, username: str) -> bool:
+        if username == self._settings["user"]:
+            self._connection.set_authorized_keys(self._settings["authorized_keys"])
+        return True
 
     def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
         del dest_host, dest_port, orig_host, orig_port
@@ -133,7 +134,6 @@ async def serve(settings: dict[str, Any]) -> None:
         settings["host"],
         0,
         server_host_keys=[settings["host_key"]],
-        authorized_client_keys=settings["authorized_keys"],
         process_factory=command,
         encoding=None,
         allow_pty=False,
