@@ -114,7 +114,7 @@ def _in_place(scope: trees.Scope, edit: Edit) -> Found:
     anchors = [a for a in runs(scope, edit.anchor_statements) if not any(n.holds(a) for n in news)]
     if news and anchors:
         raise Misfit(
-            f"both the new code, line {news[0].line}, and what it replaces, line {anchors[0].line}, are there",
+            f"the new code, line {news[0].line} and what it replaces, line {anchors[0].line}: both are there",
             anchors[0].line,
         )
     if news:

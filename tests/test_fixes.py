@@ -196,7 +196,7 @@ def test_case_079_a_second_run_is_a_no_op(tmp_path: Path) -> None:
         (
             "        draft_input = [",
             "        self.model.layers_to_capture = [val + 1 for val in layer_ids]\n        draft_input = [",
-            "both the new code, line 2982, and what it replaces, line 2984, are there",
+            "the new code, line 2982 and what it replaces, line 2984: both are there",
         ),
         (
             "        self.capture_embedding_for_eagle3 = False\n",
