@@ -156,22 +156,24 @@ def _nowhere_else(source: Source, scope: trees.Scope, edit: Edit, found: Found) 
     own = found.new.statements if found.new else []
     taken = found.anchor.statements if found.anchor and edit.kind not in ("start", "end") else []
     known = {id(statement) for statement in [*own, *taken]}
-    inside = {
-        id(s) for part in [*own, *taken] for block in trees.blocks(part, into_scopes=True) for s in block
-    }
+    parts = [part for statement in [*own, *taken] for part in trees.blocks(statement, into_scopes=True)]
+    known_inside = known | {id(statement) for part in parts for statement in part}
+    in_scope = (s for block in trees.blocks(scope, into_scopes=True) for s in block)
+    candidates = list(in_scope) if edit.elsewhere else source.statements
     for new in edit.new_statements:
         if isinstance(new, ast.Pass | ast.Return | ast.Continue | ast.Break):
             continue
         name = getattr(new, "name", None) if isinstance(new, ast.ClassDef | trees.Function) else None
-        for block in trees.blocks(scope if edit.elsewhere else source.tree, into_scopes=True):
-            for statement in block:
-                if id(statement) in known or id(statement) in inside:
-                    continue
-                if trees.same(statement, new):
-                    where = "also" if found.new else "already, at another place,"
-                    raise Misfit(
-                        f"a statement of the new code is {where} on line {statement.lineno}", statement.lineno
-                    )
+        for statement in candidates:
+            if (
+                type(statement) is type(new)
+                and id(statement) not in known_inside
+                and trees.same(statement, new)
+            ):
+                where = "also" if found.new else "already, at another place,"
+                raise Misfit(
+                    f"a statement of the new code is {where} on line {statement.lineno}", statement.lineno
+                )
         for other in trees.bindings(scope, name) if name else []:
             if id(other) not in known:
                 raise Misfit(f"{name} is defined there differently, on line {other.lineno}", other.lineno)
@@ -186,7 +188,8 @@ def _strays(
     word = re.compile(r"\b(?:" + "|".join(map(re.escape, introduces)) + r")\b")
     own = {n for item in located if item.own for n in range(item.own[0], item.own[1])}
     suspects = [n for n, line in enumerate(source.lines) if n not in own and word.search(line)]
-    used = sorted(n for n in suspects if n + 1 in _lines_naming(source.tree, set(introduces)))
+    naming = _lines_naming(source.tree, set(introduces)) if suspects else set()
+    used = [n for n in suspects if n + 1 in naming]
     if not used:
         return located
     name = word.search(source.lines[used[0]])

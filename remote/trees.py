@@ -10,8 +10,10 @@ import ast
 import io
 import re
 import tokenize
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = ast.Module | ast.ClassDef | Function
@@ -37,6 +39,11 @@ class Source:
     lines: tuple[str, ...]
     tree: ast.Module
     encoding: str
+
+    @cached_property
+    def statements(self) -> list[ast.stmt]:
+        """All statements of the file, at whatever depth."""
+        return [statement for block in blocks(self.tree, into_scopes=True) for statement in block]
 
 
 def read_source(content: bytes) -> Source:
@@ -128,9 +135,9 @@ def inner_blocks(statement: ast.AST) -> Iterator[list[ast.stmt]]:
 
 def blocks(scope: ast.AST, *, into_scopes: bool) -> Iterator[list[ast.stmt]]:
     """All statement lists in `scope`; those of nested functions and classes only if asked for."""
-    pending = list(inner_blocks(scope))
+    pending = deque(inner_blocks(scope))
     while pending:
-        block = pending.pop(0)
+        block = pending.popleft()
         yield block
         for statement in block:
             if into_scopes or not isinstance(statement, ast.ClassDef | Function):
