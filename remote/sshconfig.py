@@ -90,27 +90,30 @@ class Hop:
 
 def resolve(target: Target) -> tuple[Hop, ...]:
     """The hops from here to the node, the node last. Raises ConnectError if ssh_config is no good."""
-    return tuple(_chain(target, target.host, target.user, target.port, target.gateway, depth=0))
+    return tuple(_chain(target, target.host, target.user, target.port, target.gateway))
 
 
 def _chain(
-    target: Target, name: str, user: str | None, port: int | None, jump: str | None, *, depth: int
+    target: Target,
+    name: str,
+    user: str | None,
+    port: int | None,
+    jump: str | None,
+    *,
+    behind: tuple[Hop, ...] = (),
 ) -> list[Hop]:
-    """`jump` None: whatever ssh_config says for `name`."""
-    if depth >= MAX_HOPS:
+    """The hops up to `name`, which leads to the hops `behind` it. `jump` None: as ssh_config says."""
+    if len(behind) >= MAX_HOPS:
         raise _problem(target, f"more than {MAX_HOPS} jump hosts, or they jump through each other")
     options, notes = _lookup(target, name, user, port)
-    hop, jump = _hop(target, name, options, notes, jump, last=depth == 0)
+    hop, jump = _hop(target, name, options, notes, jump, last=not behind)
+    if behind and (hop.host, hop.port, hop.user) == (behind[0].host, behind[0].port, behind[0].user):
+        return []  # `Host *` with a ProxyJump applies to the jump host too: it does not jump through itself
     if jump is None:
         return [hop]
     first, _, nearest = jump.rpartition(",")
     jump_user, jump_host, jump_port = parse_jump(target, nearest)
-    before = _chain(target, jump_host, jump_user, jump_port, first or None, depth=depth + 1)
-    own = before[-1]
-    if (own.host, own.port, own.user) == (hop.host, hop.port, hop.user):
-        return [
-            hop
-        ]  # `Host *` with a ProxyJump also applies to the jump host: it does not jump through itself
+    before = _chain(target, jump_host, jump_user, jump_port, first or None, behind=(hop, *behind))
     return [*before, hop]
 
 
@@ -118,7 +121,7 @@ def parse_jump(target: Target, text: str) -> tuple[str | None, str, int | None]:
     """(user, host, port) of one `[user@]host[:port]` or `ssh://[user@]host[:port]`."""
     match = re.fullmatch(
         r"(?:ssh://)?(?:(?P<user>[^@\s]+(?:@[^@\s]+)*)@)?"
-        r"(?:\[(?P<bracketed>[^\]]+)\]|(?P<host>[^:/\s\[\]]+))(?::(?P<port>\d+))?/?",
+        r"(?:\[(?P<bracketed>[^\]]+)\]|(?P<host>[^:/@\s\[\]]+))(?::(?P<port>\d+))?/?",
         text.strip(),
     )
     if match is None:
