@@ -10,7 +10,15 @@ from typing import Annotated, Any, Literal, NoReturn, get_args
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from .edits import Edit, Kind
 from .errors import BundleError
@@ -135,25 +143,18 @@ class ConfigEntry(_Strict):
     set: dict[KeyPath, Any] = Field(min_length=1)
 
 
-class Marker(_Strict):
-    """The line that the patched code logs: a regular expression with the named group `draft_input`."""
-
-    pattern: str
-    per_rank: bool = True
-
-    @model_validator(mode="after")
-    def _compiles(self) -> Marker:
-        try:
-            groups = re.compile(self.pattern).groupindex
-        except re.error as error:
-            _fail(f"a regular expression ({error})")
-        if "draft_input" not in groups:
-            _fail("a regular expression with a group (?P<draft_input>...)")
-        return self
+def _marker(value: str) -> str:
+    try:
+        groups = re.compile(value).groupindex
+    except re.error as error:
+        _fail(f"a regular expression ({error})")
+    if "draft_input" not in groups:
+        _fail("a regular expression with a group (?P<draft_input>...)")
+    return value
 
 
 class BundleFile(_Strict):
-    """The whole of bundle.yaml."""
+    """The whole of bundle.yaml. `marker`: what the patched code logs, as a regular expression."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     title: str = Field(min_length=1)
@@ -161,7 +162,7 @@ class BundleFile(_Strict):
     sglang: Versions
     native: Versions | None = None
     contract: Contract | None = None
-    marker: Marker | None = None
+    marker: Annotated[str, AfterValidator(_marker)] | None = None
     files: list[FileEntry] = []
     config: list[ConfigEntry] = []
 
@@ -202,7 +203,7 @@ class Bundle(_Strict):
 
     @property
     def marker(self) -> str | None:
-        return self.spec.marker.pattern if self.spec.marker else None
+        return self.spec.marker
 
     def is_native(self, version: str) -> bool:
         """Whether the source of this version already does what the fix would add."""

@@ -15,8 +15,7 @@ title: A small fix
 why: because
 sglang: ">=0.5.5,<0.5.13"
 contract: {draft_input: [embed, in:3], layers: 61}
-marker:
-  pattern: 'EAGLE-3 \\[(?P<draft_input>.*)\\]'
+marker: 'EAGLE-3 \\[(?P<draft_input>.*)\\]'
 files:
   - path: sglang/srt/a.py
     edits:
@@ -62,7 +61,7 @@ def test_a_bundle_is_read(tmp_path: Path) -> None:
     ("old", "new", "line", "message"),
     [
         ("title: A", "titel: A", 2, "unknown key 'titel' (did you mean 'title'?)"),
-        ("        where: C.m\n", "        wehre: C.m\n", 12, "(did you mean 'where'?)"),
+        ("        where: C.m\n", "        wehre: C.m\n", 11, "(did you mean 'where'?)"),
         ("why: because\n", "", 1, "why is missing"),
         ("name: mine", "name: other", 1, "the directory is 'mine'"),
         ('">=0.5.5,<0.5.13"', '"0.5.5 to 0.5.12"', 4, "a range of versions like"),
@@ -72,28 +71,28 @@ def test_a_bundle_is_read(tmp_path: Path) -> None:
         ("layers: 61", "layers: many", 5, "valid integer"),
         ("(?P<draft_input>", "(?P<draft_input", 6, "a regular expression"),
         ("(?P<draft_input>", "(?P<other>", 6, "(?P<draft_input>...)"),
-        ("path: sglang/srt/a.py", "path: /usr/lib/a.py", 9, "a path like sglang/"),
-        ("path: sglang/srt/a.py", "path: sglang/../../a.py", 9, "a path like sglang/"),
-        ("    patch: b.patch\n", "", 15, "either edits or patch"),
-        ("    patch: b.patch", "    patch: ../b.patch", 17, "bundle's own directory"),
-        ("    patch: b.patch", "    patch: c.patch", 17, "cannot be read"),
-        ("after: x = 1", "after: x = = 1", 11, "Python code (the anchor of edit one"),
-        ("code: y = 2", "code: '# nothing'", 11, "at least one Python statement"),
-        ("code: y = 2", "code: y = 2; z = 3", 11, "one statement a line"),
-        ("code: y = 2", 'code: "y = 2\\n# end\\n"', 11, "end with the last statement"),
-        ("after: x = 1", "at: middle", 13, "'start' or 'end'"),
-        ("        after: x = 1\n", "", 11, "exactly one of after, before, replace, at (edit one has none)"),
-        ("after: x = 1", "after: x = 1\n        at: end", 11, "(edit one has after, at)"),
+        ("path: sglang/srt/a.py", "path: /usr/lib/a.py", 8, "a path like sglang/"),
+        ("path: sglang/srt/a.py", "path: sglang/../../a.py", 8, "a path like sglang/"),
+        ("    patch: b.patch\n", "", 14, "either edits or patch"),
+        ("    patch: b.patch", "    patch: ../b.patch", 16, "bundle's own directory"),
+        ("    patch: b.patch", "    patch: c.patch", 16, "cannot be read"),
+        ("after: x = 1", "after: x = = 1", 10, "Python code (the anchor of edit one"),
+        ("code: y = 2", "code: '# nothing'", 10, "at least one Python statement"),
+        ("code: y = 2", "code: y = 2; z = 3", 10, "one statement a line"),
+        ("code: y = 2", 'code: "y = 2\\n# end\\n"', 10, "end with the last statement"),
+        ("after: x = 1", "at: middle", 12, "'start' or 'end'"),
+        ("        after: x = 1\n", "", 10, "exactly one of after, before, replace, at (edit one has none)"),
+        ("after: x = 1", "after: x = 1\n        at: end", 10, "(edit one has after, at)"),
         (
             "after: x = 1\n        code: y = 2",
             "replace: x = 1\n        code: 'y = 2  # two'",
-            11,
+            10,
             "without a comment",
         ),
-        ("target: draft", "target: target", 19, "'draft'"),
-        ("eagle_config.ids: [-1, 2]", "{}", 20, "at least 1 item"),
-        ("eagle_config.ids", "eagle_config..ids", 21, "eagle_config..ids"),
-        ("sglang/srt/a.py", "sglang/srt/b.py", 15, "has a patch and more"),
+        ("target: draft", "target: target", 18, "'draft'"),
+        ("eagle_config.ids: [-1, 2]", "{}", 19, "at least 1 item"),
+        ("eagle_config.ids", "eagle_config..ids", 20, "eagle_config..ids"),
+        ("sglang/srt/a.py", "sglang/srt/b.py", 14, "has a patch and more"),
         ("title: A small fix\n", "title: A small fix\ntitle: B\n", 3, "given twice"),
         ("why: because", "why: [", 5, "not valid YAML"),
     ],
@@ -115,7 +114,7 @@ def test_two_entries_of_one_file_may_not_share_an_edit(tmp_path: Path) -> None:
         "  - path: sglang/srt/a.py\n    versions: '>=0.5.9'\n    edits: [{id: one, at: end, code: z = 3}]\n"
     )
     text = GOOD.replace("  - path: sglang/srt/b.py", second + "  - path: sglang/srt/b.py")
-    with pytest.raises(BundleError, match=r"bundle.yaml:15: sglang/srt/a.py has two edits 'one'"):
+    with pytest.raises(BundleError, match=r"bundle.yaml:14: sglang/srt/a.py has two edits 'one'"):
         load_bundle(write(tmp_path, text))
     apart = text.replace(
         "    edits:\n      - id: one", "    versions: '<0.5.9'\n    edits:\n      - id: one", 1
@@ -127,7 +126,7 @@ def test_a_patch_is_checked_with_its_own_line(tmp_path: Path) -> None:
     folder = write(tmp_path, GOOD, PATCH + b"+d\n")
     with pytest.raises(BundleError, match=r"b\.patch:7: a line that belongs to no hunk"):
         load_bundle(folder)
-    with pytest.raises(BundleError, match=r"bundle\.yaml:17: b\.patch is a patch of sglang/srt/c\.py"):
+    with pytest.raises(BundleError, match=r"bundle\.yaml:16: b\.patch is a patch of sglang/srt/c\.py"):
         load_bundle(write(tmp_path, GOOD, PATCH.replace(b"b.py", b"c.py")))
 
 
