@@ -93,6 +93,8 @@ def _locate(source: Source, edit: Edit) -> Located:
             found = _beside(scope, edit)
         _nowhere_else(source, scope, edit, found)
         return as_done(source, scope, edit, found) if found.new else as_todo(source, scope, edit, found)
+    except RecursionError:
+        return Located(EditState(edit.id, "misfit", "the code is nested too deeply to be compared", None))
     except Misfit as misfit:
         return Located(EditState(edit.id, "misfit", misfit.found, misfit.line, misfit.diff(source, edit)))
 

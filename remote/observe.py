@@ -10,7 +10,6 @@ from typing import Any
 
 from . import bundles, fixes, ownership, wiring
 from .cache import Contents
-from .errors import RefusedError
 from .intent import draft_config_path, http_host, model_config_path, our_gpus
 from .inventory import Node
 from .picture import ConfigFile, Facts, Picture
@@ -56,7 +55,7 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
         "files": {"root": None, "paths": sources},
         "configs": {"paths": configs},
         "bytecode": {"root": None, "files": bundle_files(bundle), "env": env},
-        "procs": {"port": server.port},
+        "procs": {"port": server.port, "command": server.command},
         "gpus": {"timeout_s": GPU_TIMEOUT_S},
         "log": {
             "path": server.log,
@@ -115,7 +114,8 @@ def _contents(
     fetch, judge = [], []
     for path, fact in files.items():
         if not fact.get("exists"):
-            contents[path] = None
+            if "error" not in fact:
+                contents[path] = None
             continue
         contents[path] = cache.get(fact["sha256"])
         if contents[path] is None:
@@ -125,22 +125,20 @@ def _contents(
             if verdicts[path] is None:
                 judge.append(path)
     if fetch or judge:
-        reply = session.request(
-            "read_files",
-            {
-                "paths": [files[path]["real_path"] for path in fetch],
-                "compile": [files[path]["real_path"] for path in judge],
-                "max_bytes": MAX_SOURCE_BYTES,
-            },
-        )
+        # Both at once: two requests in one round trip.
+        wanted = {"paths": [files[path]["real_path"] for path in fetch], "max_bytes": MAX_SOURCE_BYTES}
+        reading = session.submit("read_files", wanted)
+        judging = session.submit("compile_files", {"paths": [files[path]["real_path"] for path in judge]})
+        texts, answers = session.result(reading), session.result(judging)
         for path in fetch:
-            found = reply["files"][files[path]["real_path"]]
+            found = texts[files[path]["real_path"]]
             contents[path] = zlib.decompress(base64.b64decode(found["z"])) if "z" in found else None
             if contents[path] is not None:
                 cache.put(contents[path] or b"")
         for path in judge:
-            verdicts[path] = reply["compiles"][files[path]["real_path"]]
-            cache.put_note(files[path]["sha256"], f"compiles.{python}", verdicts[path])
+            verdicts[path] = answers[files[path]["real_path"]]
+            if verdicts[path]["ok"] is not None:
+                cache.put_note(files[path]["sha256"], f"compiles.{python}", verdicts[path])
     return contents, verdicts
 
 
@@ -157,7 +155,8 @@ def assemble(
     imported = (facts.get("package") or {}).get("imported") or {}
     version, root = imported.get("version"), imported.get("root")
     fix = None
-    if version is not None and root is not None:
+    problem = unreadable(facts, contents)
+    if version is not None and root is not None and problem is None:
         record = {
             path: fact.get("record_sha256")
             for path, fact in facts.get("files", {}).items()
@@ -173,6 +172,7 @@ def assemble(
         facts=facts,
         version=version,
         root=root,
+        problem=problem,
         sources=contents,
         compile_errors=compile_errors,
         fix=fix,
@@ -184,6 +184,19 @@ def assemble(
         boot=_last_boot(facts),
         effective=effective,
     )
+
+
+def unreadable(facts: Facts, contents: Mapping[str, bytes | None]) -> str | None:
+    """Why the fix cannot be held against the node's files: no package, or a file that cannot be read."""
+    for name in ("package", "files"):
+        if "error" in facts.get(name, {}):
+            return str(facts[name]["error"]["message"])
+    for path, fact in facts.get("files", {}).items():
+        if "error" in fact:
+            return str(fact["error"]["message"])
+        if fact.get("exists") and contents.get(path) is None:
+            return f"{fact['real_path']} could not be read"
+    return None
 
 
 def _config_file(node: Node, bundle: bundles.Bundle, version: str | None, facts: Facts) -> ConfigFile | None:
@@ -273,16 +286,3 @@ def _effective(facts: Facts) -> Mapping[str, Any] | None:
             if value is not None:
                 return value
     return None
-
-
-def require_package(picture: Picture) -> str:
-    """The root of the SGLang that the server would import; RefusedError when there is none."""
-    if picture.root is None:
-        node = picture.node
-        problem = picture.facts.get("package", {}).get("error", {}).get("message", "not found")
-        raise RefusedError(
-            f"{node.name}: {node.python} finds no package '{PACKAGE}': {problem}",
-            hint="set `python` of this node to the interpreter that runs SGLang",
-            node=node.name,
-        )
-    return picture.root

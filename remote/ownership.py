@@ -116,6 +116,7 @@ def assess(
     argv_of = {raw["pid"]: raw.get("argv") or [] for raw in procs.get("processes", [])}
     listeners = procs.get("listeners", [])
     holder_pids = {each["pid"] for each in listeners if each.get("pid") is not None}
+    gpu_pids = _gpu_pids(gpus)
     groups = _groups(processes, argv_of, holder_pids, port)
     booted_set = set(booted)
 
@@ -125,7 +126,7 @@ def assess(
     ours: set[int] = set()
     # A server whose rank we see on our port beats one that only says it wants the port.
     for group in sorted(groups, key=lambda group: not holder_pids & {m.pid for m in group.members}):
-        reason = _claim(group, port, our_uid, booted_set, by_pid)
+        reason = _claim(group, port, our_uid, booted_set, by_pid, gpu_pids, holder_pids)
         if reason is None:
             others.append(group)
             continue
@@ -201,8 +202,21 @@ def _argv_port(argv: Sequence[str]) -> int | None:
     return 30000
 
 
+def _gpu_pids(gpus: Facts) -> set[int] | None:
+    """Who holds a GPU; None when the node does not tell."""
+    if not gpus.get("holders_known"):
+        return None
+    return {holder["pid"] for holder in gpus.get("holders", [])}
+
+
 def _claim(
-    group: Group, port: int, our_uid: int, booted: set[tuple[int, int]], by_pid: Mapping[int, Process]
+    group: Group,
+    port: int,
+    our_uid: int,
+    booted: set[tuple[int, int]],
+    by_pid: Mapping[int, Process],
+    gpu_pids: set[int] | None,
+    port_pids: set[int],
 ) -> str | None:
     """Why this group is ours to end, or None when it is not."""
     if any((member.pid, member.starttime_ticks) in booted for member in group.members):
@@ -217,6 +231,10 @@ def _claim(
         # is a launcher that we do not know (another engine), and its server is not ours to end.
         if parent is not None and parent.alive and parent.role is None and parent.sid == member.sid:
             return None
+    pids = {member.pid for member in group.members}
+    if gpu_pids is not None and not pids & (gpu_pids | port_pids):
+        # It holds neither a GPU of this node nor our port: it is in nobody's way.
+        return None
     return "its launcher is gone"
 
 

@@ -41,6 +41,8 @@ class Picture:
     facts: Facts
     version: str | None
     root: str | None
+    # Why the fix could not be held against the files, None when it could.
+    problem: str | None
     sources: Mapping[str, bytes | None]
     compile_errors: Mapping[str, Any]
     fix: FixState | None

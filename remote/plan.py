@@ -144,9 +144,8 @@ def code_writes(picture: Picture) -> tuple[Write, ...]:
     """The bundle's files that are not as they should be. RefusedError where the fix does not fit."""
     node, fix = picture.node, picture.fix
     if fix is None or picture.root is None:
-        problem = (picture.facts.get("package", {}).get("error") or {}).get("message", "no package 'sglang'")
         raise RefusedError(
-            f"{node.name}: {node.python} imports no SGLang: {problem}",
+            f"{node.name}: the SGLang of {node.python} cannot be read: {picture.problem or 'not found'}",
             hint="set `python` of this node to the interpreter that runs SGLang",
             node=node.name,
         )
@@ -217,8 +216,8 @@ def stale_modules(picture: Picture, code: Sequence[Write]) -> tuple[str, ...]:
     return tuple(
         path
         for path, facts in modules.items()
-        if (path in changing and facts["pycs"])
-        or any(pyc["believed"] and pyc["stale"] is not False for pyc in facts["pycs"])
+        if (path in changing and facts.get("pycs"))
+        or any(pyc["believed"] is not False and pyc["stale"] is not False for pyc in facts.get("pycs", []))
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import NodeError
-from .helper import Helper, open_helper
+from .helper import Helper, Pending, open_helper
 from .inventory import Node
 from .node_errors import translate
 from .ssh import Target, connect
@@ -42,6 +42,16 @@ class Session:
             return self.helper.request(op, params, timeout_s=timeout_s, on_event=on_event, journal=journal)
         except NodeError as error:
             raise translate(error, self.node.name, op) from None
+
+    def submit(self, op: str, params: dict[str, Any], *, timeout_s: float = REQUEST_TIMEOUT_S) -> Pending:
+        """Ask without waiting: several requests travel in one round trip."""
+        return self.helper.submit(op, params, timeout_s=timeout_s)
+
+    def result(self, pending: Pending) -> dict[str, Any]:
+        try:
+            return pending.result()
+        except NodeError as error:
+            raise translate(error, self.node.name, pending.op) from None
 
 
 def target_of(node: Node) -> Target:

@@ -10,6 +10,7 @@ import ast
 import io
 import re
 import tokenize
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -56,7 +57,10 @@ def read_source(content: bytes) -> Source:
     if text.encode(encoding) != content:
         raise SourceProblem(f"the file does not survive a round trip through its encoding {encoding}")
     try:
-        tree = ast.parse(content)
+        with warnings.catch_warnings():
+            # Of somebody else's file; the compiler would warn of "\\d" and the like.
+            warnings.simplefilter("ignore")
+            tree = ast.parse(content)
     except SyntaxError as error:
         raise SourceProblem(f"the file does not parse: {error.msg}", error.lineno) from None
     except (ValueError, RecursionError, MemoryError) as error:

@@ -33,7 +33,8 @@ def facts(*processes: dict[str, Any], port: int | None = None, pid: int | None =
 
 def decide(procs: dict[str, Any], *, holders: list[dict[str, Any]] | None = None, **more: Any) -> Ownership:
     options: dict[str, Any] = {"port": 30000, "our_uid": OUR_UID, "our_gpus": None, **more}
-    return assess(procs, {"holders": holders or []}, **options)
+    known = {"holders": holders or [], "holders_known": holders is not None}
+    return assess(procs, known, **options)
 
 
 def server(first: int, port: int, **more: Any) -> list[dict[str, Any]]:
@@ -61,7 +62,8 @@ def test_schedulers_re_parented_to_init_are_stale() -> None:
     """Case 052: four workers with PPID 1 hold 100 GB each; the plan lists exactly these."""
     pids = [2505781, 2505782, 2505783, 2505784]
     orphans = [
-        process(pid, f"sglang::scheduler_DP{n}_TP{n}_EP{n}", "scheduler", sid=77) for n, pid in enumerate(pids)
+        process(pid, f"sglang::scheduler_DP{n}_TP{n}_EP{n}", "scheduler", sid=77)
+        for n, pid in enumerate(pids)
     ]
     holders = [{"pid": pid, "gpu_index": n, "used_mib": 100998, "name": "x"} for n, pid in enumerate(pids)]
     owned = decide(facts(*orphans), holders=holders)
@@ -106,7 +108,9 @@ def test_a_second_server_of_ours_on_our_gpus_is_foreign_to_this_one() -> None:
 def test_every_entry_point_of_a_server_without_a_launcher_is_found() -> None:
     """Case 066: `sglang serve`, tokenizer workers and titles; an editor and a grep are not servers."""
     processes = [
-        process(700, "/opt/sglang/bin/python3 /opt/sglang/bin/sglang serve --port 30000", "launcher", sid=700),
+        process(
+            700, "/opt/sglang/bin/python3 /opt/sglang/bin/sglang serve --port 30000", "launcher", sid=700
+        ),
         process(701, "sglang::scheduler_TP0", "scheduler", sid=700, ppid=700),
         process(702, "sglang::detokenizer", "detokenizer", sid=700, ppid=700),
         process(703, "sglang::tokenizer_worker:1", "tokenizer-worker", sid=703),
@@ -153,6 +157,13 @@ def test_a_server_that_we_started_is_ours_on_any_port() -> None:
 def test_a_reused_pid_is_not_the_server_that_we_started() -> None:
     owned = decide(facts(*server(100, 31000)), booted=[(100, 999)])
     assert owned.to_end() == []
+
+
+def test_orphans_that_hold_neither_a_gpu_nor_our_port_are_left_alone() -> None:
+    """Somebody's ranks on CPU, or of another container: not proven to be in our way, so not ended."""
+    orphan = process(900, "sglang::scheduler_TP0", "scheduler")
+    assert decide(facts(orphan), holders=[]).to_end() == []
+    assert [each.pid for each in decide(facts(orphan)).to_end()] == [900]  # who holds what is not known
 
 
 def test_the_default_port_is_sglangs_own() -> None:

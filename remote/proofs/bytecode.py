@@ -14,12 +14,18 @@ def fresh(picture: Picture) -> Check:
     stale: list[Evidence] = []
     undecided: list[Evidence] = []
     good: list[Evidence] = []
-    for facts in modules.values():
+    for file, facts in modules.items():
+        if "error" in facts:
+            undecided.append(Evidence(file, facts["error"]["message"]))
+            continue
+        if facts["shadow"]:
+            stale.append(Evidence(facts["shadow"], f"imported in place of {file}"))
         for pyc in facts["pycs"]:
             evidence = Evidence(pyc["path"], f"{pyc['kind']}: {pyc['why']}")
-            if not pyc["believed"]:
+            if pyc["believed"] is False:
                 continue
-            {True: stale, None: undecided, False: good}[pyc["stale"]].append(evidence)
+            verdict = pyc["stale"] if pyc["believed"] else None
+            {True: stale, None: undecided, False: good}[verdict].append(evidence)
     if stale:
         return failed(id, expected, f"{len(stale)} stale: {stale[0].source}", *stale, remedy=remedy)
     if undecided:

@@ -86,7 +86,9 @@ def state(picture: Picture) -> Check:
     """Every edit of the bundle is in place: `ours`, or `native` where upstream has it."""
     id, expected = "source.state", f"{picture.bundle.name}: ours or native"
     if picture.fix is None:
-        return unknown(id, expected, "no SGLang to look at", remedy=_remedy(picture, "inv fixes"))
+        return unknown(
+            id, expected, picture.problem or "no SGLang was found", remedy=_remedy(picture, "inv fixes")
+        )
     fix = picture.fix
     evidence = [each for file in fix.files for each in _edits(picture, file)]
     observed = fix.state + (" (with local changes)" if fix.local_changes else "")
@@ -126,6 +128,8 @@ def compiles(picture: Picture) -> Check:
         verdict = picture.compile_errors.get(file.path)
         if verdict is None:
             unseen.append(Evidence(path, "not compiled: the file is absent or could not be read"))
+        elif verdict["ok"] is None:
+            unseen.append(Evidence(path, str(verdict["error"]["message"])))
         elif verdict["ok"]:
             good.append(Evidence(path, "compiles"))
         else:
