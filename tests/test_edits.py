@@ -336,3 +336,15 @@ def test_a_module_level_edit() -> None:
     assert changed(SOURCE, [last]) == SOURCE + "Entry = Model\n"
     start = Edit("first", "", "start", "", "import sys")
     assert changed(SOURCE, [start]).startswith('"""A model."""\nimport sys\nimport os')
+
+
+def test_code_that_the_compiler_warns_of_is_read_all_the_same() -> None:
+    odd = SOURCE.replace("size = 3", "size = '\\d' is 3")
+    assert states(odd) == ["todo"] * 5
+
+
+def test_code_that_is_nested_too_deeply_is_refused() -> None:
+    deep = " + ".join(["a"] * 900)
+    edit = Edit("deep", "Model.__init__", "after", f"self.layers = {deep}", "pass")
+    found, _ = misfit(SOURCE.replace("self.layers = []", f"self.layers = {deep}"), edit)
+    assert found == "the code is nested too deeply to be compared"
