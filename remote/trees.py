@@ -58,7 +58,7 @@ def read_source(content: bytes) -> Source:
         raise SourceProblem(f"the file does not survive a round trip through its encoding {encoding}")
     try:
         with warnings.catch_warnings():
-            # Of somebody else's file; the compiler would warn of "\\d" and the like.
+            # Somebody else's file: odd escapes in its strings are no concern of ours.
             warnings.simplefilter("ignore")
             tree = ast.parse(content)
     except SyntaxError as error:
