@@ -100,7 +100,7 @@ def changing(
 
 
 def deploy_fix(options: Options, change: Change, fix: str | None, from_pristine: bool) -> NoReturn:
-    changing(options, change, deploy.deploy_fix, show.deployed, fix, from_pristine=from_pristine)
+    changing(options, change, deploy.deploy_fix, show.deployed, fix, pristine=from_pristine)
 
 
 def verify_node(options: Options, fix: str | None, verbose: bool) -> NoReturn:

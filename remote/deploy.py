@@ -16,6 +16,7 @@ from .kill import kill_stale
 from .observe import observe
 from .picture import Picture
 from .plan import Plan, build
+from .pristine import from_pristine
 from .proofs import prove
 from .purge import purge
 from .push import check_imports, push
@@ -41,7 +42,12 @@ class Deployed:
 
     @property
     def exit_code(self) -> ExitCode:
-        return ExitCode.OK if self.dry_run else checks.exit_code(self.checks)
+        """6 when it does not generate although it came up; else as the checks say."""
+        if self.dry_run:
+            return ExitCode.OK
+        if any(check.id == "health.generate" and check.verdict == "fail" for check in self.checks):
+            return ExitCode.UNHEALTHY
+        return checks.exit_code(self.checks)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -53,10 +59,14 @@ class Deployed:
         }
 
 
-def plan_deploy(session: Session, bundle: Bundle) -> tuple[Picture, list[Check], Plan]:
+def plan_deploy(
+    session: Session, bundle: Bundle, *, pristine: bool = False
+) -> tuple[Picture, list[Check], Plan]:
     """What is there, what is wrong with it, and what would be done. Refusals happen here."""
     picture = observe(session, bundle)
     found = prove(picture)
+    if pristine:
+        picture = from_pristine(picture)
     return picture, found, build(picture, found)
 
 
@@ -68,10 +78,11 @@ def deploy_fix(
     confirm: Confirm,
     dry_run: bool = False,
     wait_s: float = 0.0,
+    pristine: bool = False,
 ) -> Deployed:
     """The whole procedure on one node."""
     name = session.node.name
-    picture, found, plan = plan_deploy(session, bundle)
+    picture, found, plan = plan_deploy(session, bundle, pristine=pristine)
     if dry_run:
         confirm_nothing = tuple(planned_json(action) for action in plan.actions)
         return Deployed(name, None, confirm_nothing, tuple(found), picture, True)

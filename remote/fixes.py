@@ -143,7 +143,7 @@ def _evaluate_file(
         return FileState(path, state, changed, inspection.edits, None, "")
     state = "partial" if "done" in states else "pristine"
     return FileState(
-        path, state, changed, inspection.edits, inspection.new, _diff(path, content, inspection.new)
+        path, state, changed, inspection.edits, inspection.new, text_diff(path, content, inspection.new)
     )
 
 
@@ -188,7 +188,8 @@ def _inspect(key: _Key, content: bytes) -> edits.Inspection:
     return edits.Inspection(states, done.new, done.bare)
 
 
-def _diff(path: str, before: bytes, after: bytes) -> str:
+def text_diff(path: str, before: bytes, after: bytes) -> str:
+    """A unified diff of two contents, as a person reads it."""
     old, new = (content.decode("utf-8", "replace").splitlines() for content in (before, after))
     return "\n".join(difflib.unified_diff(old, new, f"a/{path}", f"b/{path}", lineterm=""))
 
@@ -231,4 +232,4 @@ def evaluate_config(bundle: Bundle, target_text: bytes, version: str | None = No
     if not changes:
         return ConfigState("done", (), None, "")
     after = (mark + new).encode("utf-8")
-    return ConfigState("todo", tuple(changes), after, _diff("config.json", target_text, after))
+    return ConfigState("todo", tuple(changes), after, text_diff("config.json", target_text, after))

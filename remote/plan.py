@@ -38,7 +38,7 @@ class Write:
 
     path: str
     content: bytes
-    expect_sha256: str
+    expect_sha256: str | None
     compile: bool
     replace_symlink: bool
 
@@ -167,9 +167,9 @@ def code_writes(picture: Picture) -> tuple[Write, ...]:
 
 
 def _write(picture: Picture, file: FileState) -> Write:
-    fact = picture.section("files")[file.path]
+    fact = picture.section("files").get(file.path, {})
     assert file.new_text is not None
-    return Write(picture.path_of(file.path), file.new_text, fact["sha256"], True, False)
+    return Write(picture.path_of(file.path), file.new_text, fact.get("sha256"), True, False)
 
 
 def config_writes(picture: Picture) -> tuple[Write, ...]:
