@@ -128,14 +128,18 @@ def table() -> dict[int, dict[str, Any]]:
     return found
 
 
-def family(processes: dict[int, dict[str, Any]]) -> dict[int, str | None]:
+def family(processes: dict[int, dict[str, Any]], command: list[str] | None = None) -> dict[int, str | None]:
     """The processes that have to do with SGLang -> role.
 
     Those with a role of their own; "member" (or "resource-tracker") for what descends from them or shares
     their process group, as the children that a dead launcher left behind do; None for what merely stands
     in the same session, such as the shell that started the server. Never this process or its ancestors.
+    What begins with `command`, the server's own one where it has one, is a launcher too.
     """
-    roles = {pid: role(process) for pid, process in processes.items()}
+    roles = {
+        pid: "launcher" if command and process["argv"][: len(command)] == command else role(process)
+        for pid, process in processes.items()
+    }
     seeds = {pid for pid, found in roles.items() if found not in (None, "resource-tracker")}
     above = {parent for pid in seeds for parent in _above(pid, processes)}
     kept_out = {os.getpid(), *procfs.ancestors(os.getpid()), *(above - seeds)}
@@ -209,13 +213,13 @@ def log_files(pid: int) -> list[str]:
 
 
 def procs(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
-    """{port, env_keys?, extra_pids?} -> {processes, listeners, port_states, self}.
+    """{port, command?, env_keys?, extra_pids?} -> {processes, listeners, port_states, self}.
 
     `processes`: SGLang's (see family()), what listens on the port, and `extra_pids`. `listeners`: only
     sockets in LISTEN on exactly this port, `pid` null when its owner's descriptors cannot be read.
     """
     everything = table()
-    roles = family(everything)
+    roles = family(everything, params.get("command"))
     listeners, states = sockets.listeners(params.get("port"), list(roles), list(everything))
     wanted = {**dict.fromkeys(params.get("extra_pids") or []), **roles}
     for listener in listeners:
