@@ -8,7 +8,7 @@ record is one boot.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import isfinite
@@ -145,50 +145,73 @@ def _ended(boot: _Reading) -> bool:
     return boot.state.stopping or boot.state.failure is not None
 
 
-def _read(lines: Sequence[tuple[int, str]]) -> list[_Reading]:
-    """The boots in numbered lines. `pending` holds lines that look like the next boot's preamble."""
-    records = {record.line: record for record in find_in(lines)}
-    # What a record was wrapped into are no lines of their own.
+def _attempts(pending: Sequence[Entry]) -> tuple[list[list[Entry]], bool]:
+    """Preambles, one per start, and whether the last of them failed: a start that dies at its arguments
+    never gets a record."""
+    parts: list[list[Entry]] = [[]]
+    state = incidents.State()
+    for item in pending:
+        if incidents.suspected(incidents.finish(state)) and _is_preamble(item):
+            parts.append([])
+            state = incidents.State()
+        parts[-1].append(item)
+        state = incidents.step(state, item)
+    return parts, incidents.suspected(incidents.finish(state)) is not None
+
+
+def _settle(boots: list[_Reading], pending: list[Entry], *, own: bool = False) -> _Reading:
+    """Read the pending lines: into the last boot, if they turned out to be its `own`, else into a boot for
+    each start. Returns the boot that reading goes on with; it is `used` if it failed already."""
+    parts, failed = _attempts(pending)
+    pending.clear()
+    own = own and not failed and len(parts) == 1
+    for part in parts:
+        if not own:
+            boots.append(_Reading(part[0].number, part[0].number))
+        for item in part:
+            _take(boots[-1], item)
+    return boots[-1]
+
+
+def _unwrapped(lines: Sequence[tuple[int, str]], records: Iterable[ArgsRecord]) -> Iterator[tuple[int, str]]:
+    """The lines without those that a record was wrapped into."""
     wrapped = {
         number
-        for record in records.values()
+        for record in records
         if record.complete
         for number in range(record.line + 1, record.last_line + 1)
     }
+    return (line for line in lines if line[0] not in wrapped)
+
+
+def _read(lines: Sequence[tuple[int, str]]) -> list[_Reading]:
+    """The boots in numbered lines. `pending` holds lines that look like the next boot's preamble."""
+    records = {record.line: record for record in find_in(lines)}
     boots: list[_Reading] = []
     pending: list[Entry] = []
-
-    def new(first: int) -> _Reading:
-        boots.append(_Reading(first, first))
-        return boots[-1]
-
-    def settle(boot: _Reading | None) -> None:
-        for held in pending:
-            _take(boot or new(held.number), held)
-            boot = boots[-1]
-        pending.clear()
-
-    for item in entries(line for line in lines if line[0] not in wrapped):
-        boot = boots[-1] if boots else new(item.number)
+    for item in entries(_unwrapped(lines, records.values())):
+        if not boots:
+            boots.append(_Reading(item.number, item.number))
+        boot = boots[-1]
         record = records.pop(item.number, None) if "server_args=" in item.text else None
         if record is not None and not _repeats(boot, record):
+            if pending:
+                boot = _settle(boots, pending)
             if boot.used:
-                boot = new(pending[0].number if pending else item.number)
-            settle(boot)
+                boots.append(_Reading(item.number, item.number))
+                boot = boots[-1]
             _begin(boot, record)
         elif pending:
-            if progress.shows_life(item) or len(pending) > _MAX_PREAMBLE:
-                settle(None if _ended(boot) else boot)
-                boot = boots[-1]
-            else:
+            if not progress.shows_life(item) and len(pending) <= _MAX_PREAMBLE:
                 pending.append(item)
                 continue
+            boot = _settle(boots, pending, own=not _ended(boot))
         elif boot.used and _is_preamble(item):
             pending.append(item)
             continue
         _take(boot, item)
     if pending:
-        settle(None)
+        _settle(boots, pending)
     return boots
 
 

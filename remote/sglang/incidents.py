@@ -259,8 +259,8 @@ def _watchdog(state: State, item: Entry, _match: re.Match[str], stage: str) -> S
     return replace(state, fatal=_first(state.fatal, failure), watchdogs=state.watchdogs + 1)
 
 
-def _aborted(state: State, item: Entry, match: re.Match[str], stage: str) -> State:
-    code = "shm-full" if "Bus error" in match.group() else "rank-died"
+def _aborted(state: State, item: Entry, _match: re.Match[str], stage: str) -> State:
+    code = "shm-full" if "Bus error" in item.text else "rank-died"
     return replace(state, secondary=_first(state.secondary, _failure(code, item, stage)))
 
 

@@ -91,61 +91,58 @@ def _close(state: _Open, *, complete: bool, last_line: int) -> Source:
     return replace(state.source, body=body, complete=complete, last_line=last_line)
 
 
-def _start(number: int, text: str, wrapped: bool, stamp: str | None) -> _Open | None:
+def _start(number: int, text: str, wrapped: bool, stamp: str | None) -> tuple[_Open, str] | None:
+    """A record that begins within `text`, and its text from the opening bracket's name on."""
     match = HEAD.search(text)
     if match is None:
         return None
     own = STAMP.search(text, 0, min(match.start(), 400))
     form: Literal["repr", "dict"] = "dict" if text.startswith("{", match.end()) else "repr"
     source = Source(form, "", False, number, number, own.group("stamp") if own else stamp)
-    return _Open(source, wrapped)
+    return _Open(source, wrapped), text[match.end() :]
 
 
-def _take(state: _Open, text: str, number: int) -> tuple[_Open | None, Source | None]:
-    """The record after one more piece: still open, or closed (also by being too long)."""
-    after, end = _advance(state, text)
+def _take(state: _Open, text: str, number: int) -> tuple[_Open | None, Source | None, str]:
+    """(the record if still open, the record if closed, the text behind it) after one more piece. A record
+    that grows too long is closed as cut, and the rest of its line is no business of ours."""
+    piece = text[: MAX_RECORD + 1]
+    after, end = _advance(state, piece)
     if end >= 0:
         after.parts.append(text[:end])
-        return None, _close(after, complete=True, last_line=number)
-    after.parts.append(text)
+        return None, _close(after, complete=True, last_line=number), text[end:]
+    after.parts.append(piece)
     if after.size > MAX_RECORD or number - after.source.line > _MAX_LINES:
-        return None, _close(after, complete=False, last_line=number)
-    return after, None
+        return None, _close(after, complete=False, last_line=number), ""
+    return after, None, ""
+
+
+def _cut(state: _Open, segment: str, text: str, gap: bool) -> bool:
+    """Whether a segment cannot continue the open record, so that the record was cut before it."""
+    continuation = text if state.wrapped else segment
+    return gap or "server_args=" in segment or bool(STAMP.match(text) or _OTHER.match(continuation))
 
 
 def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Source]:
     """The records in numbered lines, in order. Lines may be missing: a gap ends an open record."""
     state: _Open | None = None
+    closed: Source | None
     previous = 0
     for number, line in lines:
         for segment in segments(line):
-            has_head = "server_args=" in segment
-            if state is None and not has_head:
+            if state is None and "server_args=" not in segment:
                 continue
             text, wrapped, stamp = unwrap(segment)
+            if state is not None and _cut(state, segment, text, number > previous + 1):
+                yield _close(state, complete=False, last_line=previous)
+                state = None
             if state is not None:
-                continuation = text if state.wrapped else segment
-                if has_head or number > previous + 1 or STAMP.match(text) or _OTHER.match(continuation):
-                    yield _close(state, complete=False, last_line=previous)
-                    state = None
-                else:
-                    state, closed = _take(state, continuation, number)
-                    if closed:
-                        yield closed
-                    continue
-            if not has_head:
-                continue
-            while True:
-                state = _start(number, text, wrapped, stamp)
-                if state is None:
-                    break
-                match = HEAD.search(text)
-                rest = text[match.end() :] if match else ""
-                state, closed = _take(state, rest, number)
-                if closed is None:
-                    break
-                yield closed
-                text = rest
+                state, closed, text = _take(state, text if state.wrapped else segment, number)
+                if closed:
+                    yield closed
+            while state is None and (begun := _start(number, text, wrapped, stamp)):
+                state, closed, text = _take(*begun, number)
+                if closed:
+                    yield closed
         previous = number
     if state is not None:
         yield _close(state, complete=False, last_line=previous)

@@ -65,9 +65,10 @@ def _masked(match: re.Match[str]) -> str:
 
 def redact_text(text: str) -> str:
     """`text` with the values of secrets replaced by `***`; the number of its lines does not change."""
-    if not _TRIGGER.search(text):
+    record = "server_args=" in text
+    if not record and not _TRIGGER.search(text):
         return text
-    if "server_args=" in text:
+    if record:
         text = _redact_records(text)
     for rule in _RULES:
         text = rule.sub(_masked, text)

@@ -1,0 +1,77 @@
+"""Public reports about measuring, each with its right answer. The numbers are theirs.
+
+Those of which only the situation was reported, not the lines, have inputs of our own here.
+"""
+
+# Lines of logs are as long as they are.
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from remote.sglang import accept, benchreport, decode, metrics
+from tests.sglang import data
+
+
+def test_099_one_rate_of_our_own_and_the_server_s_by_name() -> None:
+    samples = data.samples(data.case("099"))
+    assert [item.accept_len for item in samples] == [2.17, 2.7, 2.69]
+    assert [item.accept_rate_logged for item in samples] == [0.54, 0.57, 0.24]
+    assert [item.gen_tok_s for item in samples] == [178.86, 123.73, 22.47]
+    rows = [(2.17, 0.54, 4), (2.3377, 0.7795, 3), (2.7, 0.57, 4), (2.69, 0.24, 8)]
+    assert [round(accept.accept_rate(length, draft_tokens) or 0, 2) for length, _, draft_tokens in rows] == [
+        0.39,
+        0.67,
+        0.57,
+        0.24,
+    ]
+    old = "accept_len / num_draft_tokens"
+    assert [accept.inferred(*row) for row in rows] == [old, old, accept.OUR_RATE, accept.OUR_RATE]
+
+
+def test_101_itl_of_chunks() -> None:
+    report = benchreport.read(data.case("101"))
+    assert report.flags == ("CHUNK_ITL",)
+    assert report.chunk_ratio == pytest.approx(2.55, abs=0.01)
+    honest = data.case("101").replace("8.72", "3.42")
+    assert benchreport.read(honest).flags == ()
+
+
+def test_102_a_peak_below_the_average() -> None:
+    report = benchreport.read(data.case("102"))
+    assert report.flags == ("INCONSISTENT",)
+    assert (report.tok_s, report.peak_tok_s, report.accept_len) == (414.75, None, 4.1)
+
+
+def test_104_never_rank_zero_alone() -> None:
+    info = metrics.server_info(json.loads(data.case("104")))
+    found = info.accept
+    assert (found.low, found.middle, found.high) == (2.9, 3.67, 4.64)
+    assert (found.accept_len, found.known, found.total) == (None, 3, 6)
+
+
+def test_106_a_run_has_an_accept_length_of_its_own() -> None:
+    run = [
+        {"meta_info": {"completion_tokens": 512, "spec_verify_ct": 170}},
+        {"meta_info": {"completion_tokens": 480, "spec_verify_ct": 160}},
+    ]
+    length = metrics.run_accept_len(metrics.generations(run))
+    assert length == pytest.approx(3.01, abs=0.005)
+    cumulative = metrics.server_info({"internal_states": [{"avg_spec_accept_length": 2.7}]})
+    assert cumulative.ranks[0].accept_len == 2.7
+
+
+def test_109_which_of_five() -> None:
+    report = benchreport.read(data.case("109"))
+    assert (report.tok_s, report.total_tok_s, report.input_tok_s) == (183.8, 393.68, 209.88)
+    assert report.per_request_tok_s == pytest.approx(26.2, abs=0.05)
+    assert report.peak_tok_s is None
+
+
+def test_111_falling_out_of_the_graphs() -> None:
+    line = "[2025-09-16 10:00:00] Decode batch. #running-req: {}, accept len: 2.90, cuda graph: {}, #q: 0\n"
+    summary = decode.summarise(data.samples(line.format(2, True) + line.format(8, False)))
+    assert summary is not None
+    assert summary.graph_share == 0.5
