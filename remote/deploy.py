@@ -12,6 +12,7 @@ from .checks import Check
 from .errors import ExitCode
 from .free import free_gpus
 from .health import wait_ready
+from .interrupted import observe_settled
 from .kill import kill_stale
 from .observe import observe
 from .picture import Picture
@@ -60,10 +61,10 @@ class Deployed:
 
 
 def plan_deploy(
-    session: Session, bundle: Bundle, *, pristine: bool = False
+    session: Session, bundle: Bundle, reporter: Reporter, *, dry_run: bool, wait_s: float, pristine: bool
 ) -> tuple[Picture, list[Check], Plan]:
     """What is there, what is wrong with it, and what would be done. Refusals happen here."""
-    picture = observe(session, bundle)
+    picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s)
     found = prove(picture)
     if pristine:
         picture = from_pristine(picture)
@@ -82,10 +83,12 @@ def deploy_fix(
 ) -> Deployed:
     """The whole procedure on one node."""
     name = session.node.name
-    picture, found, plan = plan_deploy(session, bundle, pristine=pristine)
+    picture, found, plan = plan_deploy(
+        session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, pristine=pristine
+    )
     if dry_run:
-        confirm_nothing = tuple(planned_json(action) for action in plan.actions)
-        return Deployed(name, None, confirm_nothing, tuple(found), picture, True)
+        planned = tuple(planned_json(action) for action in plan.actions)
+        return Deployed(name, None, planned, tuple(found), picture, True)
     if not plan.changes:
         unchanged = tuple(Done(a.id, False, a.detail).to_json() for a in plan.actions)
         return Deployed(name, None, unchanged, tuple(found), picture, False)

@@ -257,7 +257,13 @@ def _ownership(node: Node, facts: Facts, uid: int) -> ownership.Ownership | None
     procs, gpus, state = facts.get("procs", {}), facts.get("gpus", {}), facts.get("state", {})
     if "error" in procs:
         return None
-    booted = [(boot["pid"], boot["starttime_ticks"]) for boot in state.get("boots", []) if "pid" in boot]
+    # A pid and its start in ticks name a process within one boot of the kernel only.
+    kernel = facts.get("node", {}).get("boot_id")
+    booted = [
+        (boot["pid"], boot["starttime_ticks"])
+        for boot in state.get("boots", [])
+        if boot.get("pid") is not None and boot.get("kernel_boot_id") == kernel
+    ]
     return ownership.assess(
         procs,
         {} if "error" in gpus else gpus,

@@ -70,5 +70,9 @@ class Picture:
         contract = self.bundle.contract
         return [str(layer) for layer in contract.draft_input] if contract else None
 
+    def short(self, path: str) -> str:
+        """A path as a line of text has room for it: the package's files relative to its root."""
+        return path[len(self.root) + 1 :] if self.root and path.startswith(f"{self.root}/") else path
+
     def path_of(self, relative: str) -> str:
         return f"{self.root}/{relative}" if self.root else relative

@@ -34,9 +34,10 @@ _RESTART = (
 
 @dataclass(frozen=True)
 class Write:
-    """One file to be written: its new content, and the content that it must still have."""
+    """One file to be written: its new content, and the content that it must still have (None: none)."""
 
     path: str
+    label: str
     content: bytes
     expect_sha256: str | None
     compile: bool
@@ -169,7 +170,7 @@ def code_writes(picture: Picture) -> tuple[Write, ...]:
 def _write(picture: Picture, file: FileState) -> Write:
     fact = picture.section("files").get(file.path, {})
     assert file.new_text is not None
-    return Write(picture.path_of(file.path), file.new_text, fact.get("sha256"), True, False)
+    return Write(picture.path_of(file.path), file.path, file.new_text, fact.get("sha256"), True, False)
 
 
 def config_writes(picture: Picture) -> tuple[Write, ...]:
@@ -200,7 +201,7 @@ def config_writes(picture: Picture) -> tuple[Write, ...]:
         return ()
     # A Hugging Face snapshot links into blobs that other snapshots share: the link is replaced.
     link = config.facts.get("symlink") is not None
-    return (Write(config.path, config.state.new_text, config.facts["sha256"], False, link),)
+    return (Write(config.path, config.path, config.state.new_text, config.facts["sha256"], False, link),)
 
 
 def stale_modules(picture: Picture, code: Sequence[Write]) -> tuple[str, ...]:
@@ -281,7 +282,7 @@ def uses_no_gpu(node: Node) -> bool:
 def _push(id: str, writes: Sequence[Write], diff: str) -> Action:
     if not writes:
         return Action(id, False, "in place")
-    return Action(id, True, "write " + ", ".join(write.path for write in writes), diff)
+    return Action(id, True, "write " + ", ".join(write.label for write in writes), diff)
 
 
 def _diffs(picture: Picture) -> str:
@@ -299,10 +300,16 @@ def _purge(purge: Sequence[str], picture: Picture) -> Action:
 def _kill(to_end: Sequence[Process], picture: Picture, reasons: Sequence[str]) -> Action:
     if not to_end:
         return Action("kill-stale", False, "nothing stale")
-    assert picture.ownership is not None
-    why = {each.process.pid: each.why for each in picture.ownership.stale}
-    named = [
-        f"{p.pid} {p.title.split()[0] if p.title else '?'}: {why.get(p.pid, reasons[0] if reasons else '')}"
-        for p in to_end
-    ]
-    return Action("kill-stale", True, f"end {len(to_end)} processes: " + "; ".join(named))
+    parts = []
+    owned = picture.ownership
+    assert owned is not None
+    server = [p for p in to_end if owned.server and p in owned.server.members]
+    if server and owned.server and owned.server.launcher:
+        parts.append(
+            f"the server, pid {owned.server.launcher.pid} with {len(server) - 1} more ({reasons[0]})"
+        )
+    by_reason: dict[str, list[str]] = {}
+    for each in owned.stale:
+        by_reason.setdefault(each.why, []).append(str(each.process.pid))
+    parts += [f"{len(pids)} stale, pid {', '.join(pids)} ({why})" for why, pids in by_reason.items()]
+    return Action("kill-stale", True, "end " + "; ".join(parts))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from . import fixes
 from .errors import RefusedError
-from .fixes import FileState, FixState
+from .fixes import FileState, FixState, State
 from .picture import Picture
 from .practice import wheels
 
@@ -35,7 +35,7 @@ def from_pristine(picture: Picture) -> Picture:
         released[path] = content
     wanted = fixes.evaluate(picture.bundle, version, released, dict.fromkeys(released))
     files = tuple(_against(file, picture.sources.get(file.path)) for file in wanted.files)
-    state = "ours" if all(file.new_text is None for file in files) else "partial"
+    state: State = "ours" if all(file.new_text is None for file in files) else "partial"
     return replace(picture, fix=FixState(wanted.bundle, version, state, files))
 
 

@@ -25,7 +25,7 @@ def push(work: Work, plan: Plan) -> list[Done]:
         "write_files",
         {"deploy_id": work.deploy_id, "files": [_file(write) for write in writes]},
         action="push",
-        detail=", ".join(write.path for write in writes),
+        detail=", ".join(write.label for write in writes),
     )
     written = {each["path"]: each for each in reply["files"]}
     return [
@@ -52,7 +52,7 @@ def _unchanged(plan: Plan, id: str) -> Done:
 def _read_back(work: Work, id: str, writes: tuple[Write, ...], written: dict[str, Any], plan: Plan) -> Done:
     if not writes:
         return _unchanged(plan, id)
-    hashes = [f"{write.path} {written[write.path]['after_sha256'][:12]}" for write in writes]
+    hashes = [f"{write.label} {written[write.path]['after_sha256'][:12]}" for write in writes]
     detail = "read back: " + ", ".join(hashes)
     work.reporter.done(id, detail, changed=True)
     return Done(id, True, detail)

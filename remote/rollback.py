@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from . import checks
@@ -12,6 +13,7 @@ from .checks import Check
 from .errors import ExitCode, RefusedError
 from .free import free_gpus
 from .health import wait_ready
+from .interrupted import observe_settled
 from .kill import kill_stale
 from .observe import observe
 from .picture import Picture
@@ -71,7 +73,7 @@ def rollback(
     RefusedError when there is none, or when a file was changed since (unless `force`).
     """
     node = session.node
-    picture = observe(session, bundle)
+    picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s)
     manifest = choose(picture, to)
     plan = _plan(picture, manifest, force=force)
     if dry_run:
@@ -107,7 +109,7 @@ def choose(picture: Picture, to: str | None) -> Manifest:
 
 
 def _plan(picture: Picture, manifest: Manifest, *, force: bool) -> Plan:
-    paths = [file["path"] for file in manifest["files"]]
+    paths = [file["named"] for file in manifest["files"]]
     refuse_adjusted_arguments(picture)
     refuse_foreign(picture)
     refuse_blind(picture)
@@ -116,7 +118,7 @@ def _plan(picture: Picture, manifest: Manifest, *, force: bool) -> Plan:
     modules = tuple(path for path in paths if path.endswith(".py"))
     return Plan(
         actions=(
-            Action("restore", True, "put back " + ", ".join(paths)),
+            Action("restore", True, "put back " + ", ".join(picture.short(path) for path in paths)),
             Action("purge-pycache", bool(modules), f"remove the pycs of {len(modules)} modules"),
             Action("kill-stale", bool(to_end), f"end {len(to_end)} processes"),
             Action("free-gpus", bool(to_end), "wait for the GPUs' memory" if to_end else "nothing to free"),
@@ -136,9 +138,10 @@ def _refuse_changed(picture: Picture, manifest: Manifest, *, force: bool) -> Non
     known = {picture.path_of(path): fact for path, fact in picture.section("files").items()}
     known.update(picture.section("configs"))
     changed = [
-        file["path"]
+        file["named"]
         for file in manifest["files"]
-        if file["path"] in known and known[file["path"]].get("sha256") != file["after_sha256"]
+        if file["named"] in known
+        and known[file["named"]].get("sha256") not in (file["after_sha256"], file["original"]["sha256"])
     ]
     if changed and not force:
         node = picture.node.name
@@ -153,7 +156,9 @@ def _apply(work: Work, plan: Plan, manifest: Manifest, *, force: bool) -> list[D
     reporter, action = work.reporter, plan.action("restore")
     reporter.begin(action.id, action.detail)
     files = restore_files(work, deploy_id=manifest["id"], force=force)
-    detail = "read back: " + ", ".join(f"{f['path']} {(f['sha256'] or 'absent')[:12]}" for f in files)
+    detail = "read back: " + ", ".join(
+        f"{PurePosixPath(f['path']).name} {(f['sha256'] or 'absent')[:12]}" for f in files
+    )
     changed = any(file["changed"] for file in files)
     reporter.done(action.id, detail, changed=changed)
     actions = [Done(action.id, changed, detail), purge(work, plan), kill_stale(work, plan)]

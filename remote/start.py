@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 
 from .errors import RefusedError
@@ -39,7 +40,7 @@ def start(work: Work, *, detail: str) -> tuple[Done, Boot]:
     node = work.session.node
     server = node.server
     argv = command(node)
-    work.reporter.begin("start", " ".join(argv))
+    work.reporter.begin("start", " ".join(shlex.quote(word) for word in argv))
     reply = work.change(
         "start",
         {

@@ -148,6 +148,6 @@ def last_deploy(picture: Picture) -> dict[str, Any] | None:
         "id": last["id"],
         "who": entry.get("who"),
         "command": entry.get("command"),
-        "files": [file["path"] for file in last.get("files", [])],
+        "files": [file["named"] for file in last.get("files", [])],
         "rolled_back": bool(last.get("restored")),
     }

@@ -10,6 +10,7 @@ from .bundles import Bundle
 from .errors import ExitCode, UnhealthyError
 from .free import free_gpus, wait_free
 from .health import wait_ready
+from .interrupted import observe_settled
 from .kill import end, kill_stale
 from .observe import observe
 from .ownership import Group
@@ -79,7 +80,7 @@ def run_step(
 ) -> Stepped:
     """One step of the procedure, planned from what the node shows now."""
     step = STEPS[name]
-    picture = observe(session, bundle)
+    picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s)
     plan = build(picture, prove(picture))
     return _carry_out(
         session,
@@ -121,7 +122,7 @@ def stop(
     session: Session, bundle: Bundle, reporter: Reporter, *, confirm: Confirm, dry_run: bool, wait_s: float
 ) -> Stepped:
     """End the server and what is stale beside it, and wait for the GPUs' memory."""
-    picture = observe(session, bundle, probe=False)
+    picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
     to_end = picture.ownership.to_end() if picture.ownership else []
     detail = "end " + ", ".join(f"{p.pid} {p.title.split()[0]}" for p in to_end) if to_end else "nothing runs"
     plan = _only(
@@ -138,7 +139,7 @@ def start_only(
     session: Session, bundle: Bundle, reporter: Reporter, *, confirm: Confirm, dry_run: bool, wait_s: float
 ) -> Stepped:
     """Start the server where none runs. RefusedError when one does: `inv restart` is for that."""
-    picture = observe(session, bundle, probe=False)
+    picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
     refuse_adjusted_arguments(picture)
     owned = picture.ownership
     if owned and owned.server and owned.server.launcher:
@@ -158,7 +159,7 @@ def restart(
     session: Session, bundle: Bundle, reporter: Reporter, *, confirm: Confirm, dry_run: bool, wait_s: float
 ) -> Stepped:
     """Stop, free, start, wait until it generates. Files stay as they are."""
-    picture = observe(session, bundle, probe=False)
+    picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
     refuse_adjusted_arguments(picture)
     refuse_foreign(picture)
     refuse_blind(picture)

@@ -34,16 +34,16 @@ def _as_before(id: str, picture: Picture, manifest: Mapping[str, Any], *, code: 
     expected = f"as before deploy {manifest['id']}"
     now = {picture.path_of(path): fact for path, fact in picture.section("files").items()}
     now.update(picture.section("configs"))
-    files = [file for file in manifest["files"] if file["path"].endswith(".py") is code]
+    files = [file for file in manifest["files"] if file["named"].endswith(".py") is code]
     if not files:
         return skipped(id, expected, "that deploy replaced no such file")
     evidence, wrong = [], []
     for file in files:
-        before = file["before"]
-        fact = now.get(file["path"], {"sha256": None})
-        evidence.append(Evidence(file["path"], f"sha256 {fact.get('sha256')}, before {before.get('sha256')}"))
-        if fact.get("sha256") != before.get("sha256") or fact.get("symlink") != before.get("target"):
-            wrong.append(file["path"])
+        before = file["original"]
+        fact = now.get(file["named"], {"sha256": None})
+        evidence.append(Evidence(file["named"], f"sha256 {fact.get('sha256')}, before {before['sha256']}"))
+        if fact.get("sha256") != before["sha256"] or fact.get("symlink") != before.get("target"):
+            wrong.append(file["named"])
     if wrong:
         remedy = f"inv rollback --to {manifest['id']} --node {picture.node.name}"
         return failed(id, expected, f"differs: {', '.join(wrong)}", *evidence, remedy=remedy)
