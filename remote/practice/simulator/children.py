@@ -77,7 +77,7 @@ def start(server: Server) -> Started:
         ready.append(Channel(ready_in))
     detokenizer = procs.fork(
         "sglang::detokenizer",
-        lambda: scheduler.run_detokenizer(Channel(detokenizer_in), Channel(detokenizer_out)),
+        lambda: scheduler.run_detokenizer(server, Channel(detokenizer_in), Channel(detokenizer_out)),
         keep=[detokenizer_in, detokenizer_out],
         dies_with_parent=dies,
     )

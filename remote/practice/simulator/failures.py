@@ -137,7 +137,11 @@ def check_forward(server: Server, mode: Mode, tokens: int) -> None:
         return
     if mode.error and mode.layers is None:
         extend = "logits_output, next_token_ids, seq_lens_cpu = self.forward_target_extend("
-        model = ("sglang/srt/models/deepseek_v2.py", "forward", "aux_hidden_states.append(")
+        model = (
+            "sglang/srt/models/deepseek_v2.py",
+            "forward",
+            "aux_hidden_states.append(hidden_states + residual)",
+        )
         raise SimulatedError(
             (*FORWARD_FRAMES, (_WORKER, "forward_batch_generation", extend), model), mode.error
         )

@@ -84,7 +84,7 @@ def check_setting(server: Server, *, graphs: bool) -> None:
     in_forward = "tensor" in mode.error.lower()
     early = "cuda_graph_runner" in mode.site
     if graphs and (in_forward or early):
-        model = (f"{MODELS}/deepseek_v2.py", "forward", "aux_hidden_states.append(")
+        model = (f"{MODELS}/deepseek_v2.py", "forward", "aux_hidden_states.append(hidden_states + residual)")
         raise SimulatedError((*GRAPH_FRAMES, model), mode.error)
     if not graphs and not in_forward:
         hook = (

@@ -91,7 +91,7 @@ def compute_aside(work: Callable[[], bytes]) -> bytes:
     with os.fdopen(reading, "rb") as pipe:
         data = pipe.read()
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if status:
+    if status or not data:
         raise ChildProcessError(status)
     return data
 

@@ -364,8 +364,10 @@ def run_rank(server: Server, rank: int, ends: Ends) -> int:
     return 0
 
 
-def run_detokenizer(scheduler: Channel, launcher: Channel) -> int:
+def run_detokenizer(server: Server, scheduler: Channel, launcher: Channel) -> int:
     """The body of the detokenizer process: text for ids."""
+    if server.settings.faults.ignore_sigterm:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
         try:
             for message in scheduler.receive_some():

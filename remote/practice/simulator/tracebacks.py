@@ -41,7 +41,7 @@ def find_line(install: Install, file: str, snippet: str) -> Place:
 
 
 def _carets(statement: str) -> str:
-    """The marks under the part of a statement that raised, where it is not the whole (Python 3.11 and later)."""
+    """The marks under the part of a statement that raised, where it is not the whole (Python 3.11)."""
     found = re.match(r"(?:return |[\w., ]+ = |.* in )", statement)
     if found is None or (statement.startswith(("raise ", "self.")) and " = " not in statement):
         return ""
