@@ -40,13 +40,14 @@ def held(
 
 
 @cache
-def _fixed(name: str, version: str) -> FixState:
+def on_released(name: str, version: str) -> FixState:
+    """A shipped bundle against the released files; remembered, many tests start from it."""
     return held(BUNDLES[name], version)
 
 
 def fixed(bundle: Bundle, version: str) -> dict[str, bytes | None]:
     """The files with the whole fix in them."""
-    return {file.path: file.new_text for file in _fixed(bundle.name, version).files}
+    return {file.path: file.new_text for file in on_released(bundle.name, version).files}
 
 
 def text(content: bytes | None) -> str:

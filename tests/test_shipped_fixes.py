@@ -9,7 +9,21 @@ import pytest
 
 from remote.fixes import config_values, targets
 
-from .fixkit import BUNDLES, DEEPSEEK, FULL, GRAPHS, KIMI, PAIRS, RUNNER, THREE, VERSIONS, fixed, held, text
+from .fixkit import (
+    BUNDLES,
+    DEEPSEEK,
+    FULL,
+    GRAPHS,
+    KIMI,
+    PAIRS,
+    RUNNER,
+    THREE,
+    VERSIONS,
+    fixed,
+    held,
+    on_released,
+    text,
+)
 from .wheels import wheel_source
 
 # -- every bundle on every version -------------------------------------------------------------------
@@ -18,7 +32,7 @@ from .wheels import wheel_source
 @pytest.mark.parametrize(("name", "version"), PAIRS)
 def test_a_bundle_fits_the_released_files(name: str, version: str) -> None:
     bundle = BUNDLES[name]
-    state = held(bundle, version)
+    state = on_released(name, version)
     assert (state.state, state.problem, state.local_changes) == ("pristine", None, False)
     assert {e.state for f in state.files for e in f.edits} <= {"todo"}
     for file in state.files:
