@@ -10,7 +10,7 @@ import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from remote.errors import FixopsError, RefusedError, UsageError
+from remote.errors import RefusedError, UsageError
 from remote.practice import journal, processes, record, server
 from remote.practice.journal import Running
 from remote.practice.layout import Layout
@@ -31,7 +31,10 @@ class Healed:
 
 
 def heal(layout: Layout, name: str = "") -> list[Healed]:
-    """Heal one fault, or all that are in force, the newest first. RefusedError without a practice node."""
+    """Heal one fault, or all that are in force, the newest first. RefusedError without a practice node.
+
+    Files come before servers, because a server starts only on files that are right.
+    """
     there = record.read(layout)
     if there is None:
         raise RefusedError("the practice node is not up", hint="inv practice.up")
@@ -40,35 +43,36 @@ def heal(layout: Layout, name: str = "") -> list[Healed]:
         folders = [folder for folder in folders if folder.name == name]
         if not folders:
             raise UsageError(f"the fault '{name}' is not in force", hint="inv practice.break shows which are")
-    healed: list[Healed] = []
-    failed: list[FixopsError] = []
-    for folder in folders:
-        try:
-            healed.append(heal_one(layout, there, folder))
-        except FixopsError as error:
-            # What this fault keeps broken is no reason to leave the others in force.
-            failed.append(error)
-    if failed:
-        raise failed[0]
-    return healed
+    begun = [_undo(layout, folder) for folder in folders]
+    return [
+        _finish(layout, there, folder, healed, older=folders[number + 1 :])
+        for number, (folder, healed) in enumerate(zip(folders, begun, strict=True))
+    ]
 
 
 def heal_one(layout: Layout, there: Record, folder: Path) -> Healed:
-    """Undo one fault and forget it."""
-    done = journal.entries(folder)
+    """Undo the one fault that keeps its journal in `folder`, and forget it."""
+    return _finish(layout, there, folder, _undo(layout, folder), older=[])
+
+
+def _undo(layout: Layout, folder: Path) -> Healed:
     ended = []
-    for entry in done:
+    for entry in journal.entries(folder):
         if entry.started is not None:
             members = session(layout, entry.started.pid)
             ended += [each.pid for each in members]
             processes.end(members)
     restored, kept = journal.restore_paths(folder)
-    server_pid = None
-    for entry in done:
-        if entry.server is not None:
-            server_pid = _server_back(layout, there, entry.server)
+    return Healed(folder.name, tuple(restored), tuple(kept), tuple(ended), None)
+
+
+def _finish(layout: Layout, there: Record, folder: Path, healed: Healed, *, older: list[Path]) -> Healed:
+    """Bring the server back, unless it was one that an older fault, healed in the same go, had put there."""
+    for entry in journal.entries(folder):
+        if entry.server is not None and not any(_began(each, entry.server.process) for each in older):
+            healed = replace(healed, server_pid=_server_back(layout, there, entry.server))
     shutil.rmtree(folder)
-    return Healed(folder.name, tuple(restored), tuple(kept), tuple(ended), server_pid)
+    return healed
 
 
 def _server_back(layout: Layout, there: Record, was: Running) -> int | None:
@@ -81,13 +85,17 @@ def _server_back(layout: Layout, there: Record, was: Running) -> int | None:
     if listener is not None:
         return listener
     processes.end(session(layout, was.process.pid))
-    started = server.start(replace(was.how, env=server.quick(layout, was.how.env)))
+    started = server.start(layout, replace(was.how, env=server.quick(layout, was.how.env)))
     server.wait_ready(started, timeout_s=WAIT_S)
     for folder in layout.faults.glob("*"):
-        if any(entry.started == was.process for entry in journal.entries(folder)):
+        if _began(folder, was.process):
             journal.save_started(folder, started.process)
     _adopt(layout, was.process, started.process)
     return started.process.pid
+
+
+def _began(folder: Path, process: Known) -> bool:
+    return any(entry.started == process for entry in journal.entries(folder))
 
 
 def _adopt(layout: Layout, was: Known, now: Known) -> None:

@@ -130,8 +130,3 @@ def here(override: str | None = None) -> Layout:
     """The practice node's layout: FIXOPS_PRACTICE_DIR, else `.practice` in the project's root."""
     given = override or os.environ.get("FIXOPS_PRACTICE_DIR")
     return Layout((Path(given).expanduser() if given else PROJECT / ".practice").resolve())
-
-
-def inventory_file() -> Path:
-    """The inventory that `inv practice.up` wrote, whether or not it is there."""
-    return here().inventory

@@ -124,6 +124,17 @@ def read_holders(gpus_dir: Path) -> tuple[Holder, ...]:
     return tuple(sorted(found, key=lambda holder: (holder.gpu, holder.pid)))
 
 
+def sweep(gpus_dir: Path) -> None:
+    """Remove the files of holders that are gone, as a driver takes a dead process's memory back."""
+    for path in gpus_dir.joinpath("holders").glob("*.json"):
+        try:
+            entry = json.loads(path.read_text(encoding="utf-8"))
+            if start_ticks(int(entry["pid"])) != int(entry["starttime_ticks"]):
+                path.unlink()
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+
+
 def _argv0(pid: int) -> str:
     raw = Path(f"/proc/{pid}/cmdline").read_bytes()
     return raw.split(b"\0")[0].decode("utf-8", "replace").strip()
@@ -311,6 +322,7 @@ def _chosen(node: Node, wanted: str | None) -> tuple[Gpu, ...]:
 
 def main(argv: list[str]) -> int:
     """`nvidia_smi.py GPUS_DIR [arguments of nvidia-smi]`; returns the exit code."""
+    sweep(Path(argv[0]))
     node = read_node(Path(argv[0]))
     broken = node.faults.get("answer")
     if broken == "hang":

@@ -13,7 +13,7 @@ from typing import Any
 
 from remote.errors import RefusedError, UnhealthyError
 from remote.practice import journal, processes, server, spawn
-from remote.practice.build import FIXED, bytecode_path
+from remote.practice.build import FIXED
 from remote.practice.file_steps import Breaking, Step, pristine, write
 from remote.practice.journal import Running
 from remote.practice.layout import Layout
@@ -143,7 +143,6 @@ def older_than_files(at: Breaking) -> None:
         journal.save_path(at.folder, path)
     for path in deployed:
         path.write_bytes(pristine(at, str(path.relative_to(at.layout.site_packages))))
-        bytecode_path(path).unlink(missing_ok=True)
     content = json.loads(fixed[config])
     content["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = list(WRONG_LAYER_IDS)
     config.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
@@ -174,7 +173,7 @@ def session(layout: Layout, leader: int) -> list[Known]:
 
 def start(at: Breaking, wanted: spawn.Spec, *, ready: bool = True) -> Known:
     """Start a server for the fault; unless it is one that never gets there, wait until it is ready."""
-    launched = server.start(wanted)
+    launched = server.start(at.layout, wanted)
     journal.save_started(at.folder, launched.process)
     if ready:
         server.wait_ready(launched, timeout_s=WAIT_S)

@@ -13,6 +13,7 @@ from pathlib import Path
 from remote.errors import UnhealthyError
 from remote.inventory import ServerEntry, arguments
 from remote.practice.layout import MARKER, Layout
+from remote.practice.nvidia_smi import sweep
 from remote.practice.processes import Known, alive, known
 from remote.practice.record import server_entry
 from remote.practice.spawn import Spec, detached
@@ -72,19 +73,15 @@ def orphans_spec(layout: Layout, *, port: int, gpus: int, settings: Path) -> Spe
     return _spec(layout, [*base.argv, "--simulate-orphans"], layout.orphans_log, settings)
 
 
-def start(spec: Spec) -> Started:
+def start(layout: Layout, spec: Spec) -> Started:
     """Start a server. UnhealthyError with the end of its log if it is gone already."""
     log = Path(spec.log)
     offset = log.stat().st_size if log.exists() else 0
-    return started(spec, detached([spec])[0], offset)
-
-
-def started(spec: Spec, pid: int, offset: int) -> Started:
-    """The process just started. UnhealthyError with the end of its log if it is gone already."""
-    process = known(pid)
+    sweep(layout.gpus)
+    process = known(detached([spec])[0])
     if process is None:
-        raise failure("a simulated server ended at once", Path(spec.log), offset)
-    return Started(process, Path(spec.log), offset)
+        raise failure("a simulated server ended at once", log, offset)
+    return Started(process, log, offset)
 
 
 def wait_ready(server: Started, *, timeout_s: float, wait: Callable[[float], None] = time.sleep) -> None:

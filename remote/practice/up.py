@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from remote.errors import RefusedError
-from remote.practice import build, processes, record, server, spawn, ssh_server, wheels
+from remote.practice import build, processes, record, server, ssh_server, wheels
 from remote.practice.down import down
 from remote.practice.layout import MARKER, Layout
 from remote.practice.nvidia_smi import read_holders
@@ -94,27 +94,27 @@ def _start_ssh(layout: Layout, kind: ssh_server.Kind | None) -> ssh_server.SshSe
 
 
 def _start_servers(layout: Layout, port: int, gpus: int) -> dict[str, processes.Known]:
-    """The old server on the port, ready, and an earlier one's ranks, re-parented to init."""
+    """An earlier server's ranks, re-parented to init, and the old server on the port, ready."""
     server.write_settings(layout, layout.simulator_settings, {})
     small = {"context_mib": 0, "weights_mib": server.ORPHAN_MIB, "draft_mib": 0, "kv_mib": 0, "graph_mib": 0}
     server.write_settings(layout, layout.orphans_settings, {"speed": server.FIRST_SPEED, **small})
     server.write_settings(layout, layout.first_settings, {"speed": server.FIRST_SPEED})
-    specs = [
-        server.orphans_spec(layout, port=_free_port(), gpus=gpus, settings=layout.orphans_settings),
-        server.server_spec(layout, port=port, gpus=gpus, settings=layout.first_settings),
-    ]
-    earlier, old = spawn.detached(specs)
-    old_server = server.started(specs[1], old, 0)
-    server.wait_ready(old_server, timeout_s=READY_TIMEOUT_S)
+    # One after the other: SGLang refuses GPUs whose free memory differs while another server loads.
+    earlier_spec = server.orphans_spec(layout, port=_free_port(), gpus=gpus, settings=layout.orphans_settings)
+    earlier = server.start(layout, earlier_spec).process
     deadline = time.monotonic() + READY_TIMEOUT_S
-    while processes.known(earlier) is not None:
+    while processes.alive(earlier):
         if time.monotonic() > deadline:
             raise server.failure("the earlier server did not die", layout.orphans_log, 0)
         time.sleep(0.01)
-    left = [holder.pid for holder in read_holders(layout.gpus) if processes.parent(holder.pid) != old]
+    left = [holder.pid for holder in read_holders(layout.gpus)]
     if len(left) != min(gpus, server.ORPHANS):
         raise server.failure("the earlier server left no orphans", layout.orphans_log, 0)
-    found = {"old server": old_server.process}
+    old = server.start(
+        layout, server.server_spec(layout, port=port, gpus=gpus, settings=layout.first_settings)
+    )
+    server.wait_ready(old, timeout_s=READY_TIMEOUT_S)
+    found = {"old server": old.process}
     found.update({f"orphan {pid}": entry for pid in left if (entry := processes.known(pid))})
     return found
 
@@ -151,7 +151,7 @@ def _repair(layout: Layout, there: Record, say: Say) -> tuple[list[str], Record]
     if went_down:
         say("starting the server again")
         spec = server.server_spec(layout, port=there.server_port, gpus=there.gpus)
-        server.wait_ready(server.start(spec), timeout_s=READY_TIMEOUT_S)
+        server.wait_ready(server.start(layout, spec), timeout_s=READY_TIMEOUT_S)
         repaired.append("server")
     return repaired, kept
 
