@@ -95,7 +95,8 @@ def _instance_attribute(run: Run, value: Instance, name: str) -> object:
     if name in value.attrs:
         return value.attrs[name]
     if name == "capture" and value.cls.name in GRAPH_RUNNERS:
-        return Native("capture", lambda run, _args, _keywords: captured(run, value))
+        method = find_in_class(run, value.cls, "capture")
+        return Native("capture", lambda run, _args, _keywords: captured(run, value, method))
     stand_in = INSTANCE_STAND_INS.get((value.cls.name, name)) if value.lenient else None
     if stand_in is not None:
         return stand_in(run, value)
@@ -152,6 +153,12 @@ def find_in_class(run: Run, cls: Class, name: str, after: Class | None = None) -
 
 def _load_class_attribute(run: Run, cls: Class, name: str) -> None:
     for node in cls.node.body:
+        if isinstance(node, ast.If | ast.Try | ast.For | ast.With) and any(
+            isinstance(part, ast.FunctionDef) and part.name == name for part in ast.walk(node)
+        ):
+            raise Unfollowed(
+                f"{cls.name}.{name} is defined conditionally, at {cls.module.path}:{node.lineno}"
+            )
         if isinstance(node, ast.FunctionDef) and node.name == name:
             if "setter" not in decorator_names(node):
                 cls.attrs[name] = Function(name, node, cls.module, None, cls)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from .attributes import NoAttribute, decorator_names, find_in_class, get_attribute
 from .logs import LOG_CALLS, emit
 from .machine import MAX_DEPTH, Frame, ReturnSignal, Run, evaluate, execute, type_name
 from .slices import slice_of
-from .stand_ins import CALL_STAND_INS, GRAPH_RUNNERS, captured, layer_outputs, pass_through
+from .stand_ins import CALL_STAND_INS, GRAPH_RUNNERS, HOOK, NOT_BUILT, captured, layer_outputs, pass_through
 from .values import (
     Bound,
     Class,
@@ -20,13 +21,13 @@ from .values import (
     Native,
     SourceError,
     Stub,
+    Tensor,
     Unfollowed,
     holds_state,
     show,
     words,
 )
 
-HOOK = "set_eagle3_layers_to_capture"
 # Decorators that do not change what a function computes.
 _TRANSPARENT = words(
     "no_grad inference_mode property cached_property staticmethod classmethod override "
@@ -78,13 +79,28 @@ def _call_stub(run: Run, function: Stub, args: list[object], keywords: dict[str,
         captured(run, function)
     if any(holds_state(value) for value in (*args, *keywords.values())):
         run.suspicions.append(f"{function.path}(...) at {run.where} is given the captured states")
-    shown = [*map(show, args), *(f"{key}={show(value)}" for key, value in keywords.items())]
+    shown = [*map(_argument, args), *(f"{key}={_argument(value)}" for key, value in keywords.items())]
     return Stub(f"{function.path}({', '.join(shown)[:120]})", keywords=dict(keywords))
+
+
+def _argument(value: object) -> str:
+    # Without details that differ between layers and modes: what is the same condition must read the same.
+    if isinstance(value, Tensor):
+        return "state"
+    return (
+        f"{value.path.partition('(')[0]}(...)"
+        if isinstance(value, Stub) and "(" in value.path
+        else show(value)
+    )
 
 
 def _instantiate(run: Run, cls: Class, args: list[object], keywords: dict[str, object]) -> object:
     if cls.module.sliced:
         return _instantiate_sliced(run, cls, args, keywords)
+    if NOT_BUILT.search(cls.name):
+        return Stub(f"{cls.name}(...)")
+    if cls.node.decorator_list:
+        raise Unfollowed(f"class {cls.name} is decorated, at {cls.module.path}:{cls.node.lineno}")
     instance = Instance(cls)
     start = find_in_class(run, cls, "__init__")
     if isinstance(start, Function):
@@ -119,10 +135,10 @@ def call_function(run: Run, function: Function, args: list[object], keywords: di
     if run.depth >= MAX_DEPTH:
         raise Unfollowed(f"calls nested deeper than {MAX_DEPTH}, at {run.where}")
     if isinstance(node, ast.FunctionDef):
-        unknown = decorator_names(node) - _TRANSPARENT
+        unknown, generator = _nature(node)
         if unknown and not function.module.sliced:
-            raise Unfollowed(f"{function.name} is decorated with {', '.join(sorted(unknown))}")
-        if any(isinstance(part, ast.Yield | ast.YieldFrom) for part in ast.walk(node)):
+            raise Unfollowed(f"{function.name} is decorated with {unknown}")
+        if generator:
             return Stub(f"{function.name}(...)")
     frame = Frame(function.module, {}, function.closure, function.owner, args[0] if args else None, only)
     bind(run, frame, function, args, keywords)
@@ -141,6 +157,13 @@ def call_function(run: Run, function: Function, args: list[object], keywords: di
         run.quiet = quiet
     run.where = where
     return None
+
+
+@lru_cache(maxsize=1024)
+def _nature(node: ast.FunctionDef) -> tuple[str, bool]:
+    """Decorators that may change the function's result, and whether it is a generator."""
+    unknown = ", ".join(sorted(decorator_names(node) - _TRANSPARENT))
+    return unknown, any(isinstance(part, ast.Yield | ast.YieldFrom) for part in ast.walk(node))
 
 
 def bind(run: Run, frame: Frame, function: Function, args: list[object], keywords: dict[str, object]) -> None:

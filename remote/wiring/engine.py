@@ -51,7 +51,9 @@ def _doubts(sources: Mapping[str, str], target: Target, base: Scenario) -> dict[
     for count, (text, where) in enumerate(base.undecided.items()):
         if count >= _MAX_FLIPS:
             return dict.fromkeys(MODES, f"more than {_MAX_FLIPS} undecided conditions")
-        other = play(sources, target, frozenset((text,)))
+        # What no forward depends on can only change the state of the model: the same state forwards alike.
+        known = None if text in base.decided else base.forwards
+        other = play(sources, target, frozenset((text,)), known=known)
         for mode in MODES:
             if mode not in found and not _same(base.outcomes[mode], other.outcomes[mode]):
                 found[mode] = f"it depends on `{text}` at {where}, which the source does not tell"

@@ -17,7 +17,8 @@ _TRUE = (
     r"\.is_generation$",
     r"\bcurrent_platform\.(support_cuda_graph\(\)|capabilities\.graph_capture)$",
     r"\bspeculative_draft_model_path$",
-    r"\bStageBoundary\.kind is StageKind\.ATTENTION$",
+    r"\bkind is StageKind\.ATTENTION$",
+    r"\bget_graph_runner_cls\(\) is None$",
     r"\bpp_stage_needs_embedding\(",
     r"\b_?is_cuda(\(\))?$",
 )
@@ -36,16 +37,18 @@ _FALSE = (
     r"\bmodel_impl\.lower\(\) == ",
     r"\bcurrent_platform\.is_out_of_tree\(\)$",
     r"\bis_ep_scale_joiner$",
-    r"\binput_scattered$",
+    r"\b(attn_)?input_scattered$",
+    r"\bdisaggregation_mode == ",
     r"\bis_(hip|npu|cpu|xpu|musa|hpu)\(\)$",
     r"\b_?use_aiter\w*\b",
     r"\b_is_(hip|npu|cpu|xpu|gfx95\w*|musa)\b",
     r"SGLANG_USE_AITER",
-    r"\bllama_4_scaling is not None$",
+    r"\bsp_active$|\b_sp_variant is not None$|\bis_cp_v2_active\(",
 )
 _BY_MODE = {
     r"\bforward_mode\.(is_target_verify|is_cuda_graph)\(\)$": ("graph",),
-    r"\bforward_mode\.(is_extend|is_prefill|is_extend_without_speculative)\(": ("eager", "overlap"),
+    r"\bforward_mode\.(is_extend|is_prefill)\(": ("eager", "graph", "overlap"),
+    r"\bforward_mode\.is_extend_without_speculative\(": ("eager", "overlap"),
     r"\bforward_mode\.(is_decode|is_decode_or_idle|is_draft_extend\w*)\(": (),
     r"\bcan_run_tbo$": ("overlap",),
 }

@@ -27,7 +27,8 @@ MAX_BITS = 256
 
 @dataclass
 class Run:
-    """State of one interpretation. `flips`: predicates taken as true against the default of false."""
+    """State of one interpretation. `flips`: predicates taken as true against the default of false. `decided`:
+    those that a forward asked for, or (`lasting`) a module's own top level, whose values live on."""
 
     modules: Modules
     flips: frozenset[str] = frozenset()
@@ -44,6 +45,8 @@ class Run:
     layer: int = 0
     captures: int = 0
     quiet: bool = False
+    lasting: bool = False
+    decided: set[str] = field(default_factory=set)
     steps: int = 0
     depth: int = 0
 
@@ -122,6 +125,8 @@ def decide(run: Run, text: str) -> bool:
     known = fact(text, run.mode)
     if known is None:
         run.undecided.setdefault(text, run.where)
+        if run.lasting:
+            run.decided.add(text)
         known = text in run.flips
     return bool(known) != inverted
 

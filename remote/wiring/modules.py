@@ -19,10 +19,12 @@ OPAQUE_IMPORTS = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Parsed:
-    """One parsed file: its tree and, by name, the nodes that bind each top-level name."""
+    """One parsed file: its tree and, by name, the nodes that bind each top-level name. `changed_at`: a line
+    where the file changes one of its classes after the definition."""
 
     tree: ast.Module
     bindings: Mapping[str, tuple[ast.AST, ...]]
+    changed_at: int | None
 
 
 @lru_cache(maxsize=256)
@@ -37,7 +39,30 @@ def parse(text: str) -> Parsed | str:
     found: dict[str, list[ast.AST]] = {}
     for name, node in _bindings(tree.body):
         found.setdefault(name, []).append(node)
-    return Parsed(tree, {name: tuple(nodes) for name, nodes in found.items()})
+    classes = {name for name, nodes in found.items() if any(isinstance(node, ast.ClassDef) for node in nodes)}
+    return Parsed(
+        tree, {name: tuple(nodes) for name, nodes in found.items()}, _changed_at(tree.body, classes)
+    )
+
+
+def _changed_at(body: list[ast.stmt], classes: set[str]) -> int | None:
+    for node in body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for target in targets:
+            root = target
+            while isinstance(root, ast.Attribute | ast.Subscript):
+                root = root.value
+            if root is not target and isinstance(root, ast.Name) and root.id in classes:
+                return node.lineno
+        called = node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+        if called is not None and any(isinstance(arg, ast.Name) and arg.id in classes for arg in called.args):
+            return node.lineno
+        for block in ("body", "orelse", "finalbody"):
+            inner = None if isinstance(node, ast.FunctionDef | ast.ClassDef) else getattr(node, block, None)
+            found = _changed_at(inner, classes) if inner else None
+            if found is not None:
+                return found
+    return None
 
 
 def _bindings(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
@@ -92,10 +117,13 @@ class Module:
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         if value is None:
             return Stub(name)
+        lasting, run.lasting = run.lasting, True
         try:
             return evaluate(run, Frame(self), value)
         except (SourceError, Unfollowed):
             return Stub(name)
+        finally:
+            run.lasting = lasting
 
 
 class Modules:
@@ -124,6 +152,8 @@ class Modules:
             parsed = parse(text)
             if isinstance(parsed, str):
                 raise Unfollowed(f"{path} does not parse: {parsed}")
+            if parsed.changed_at is not None:
+                raise Unfollowed(f"{path}:{parsed.changed_at} changes a class after its definition")
             self._loaded[path] = Module(path, parsed, path in self._sliced)
         return self._loaded[path]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import statements  # noqa: F401  (registers the statement handlers)
 from .attributes import find_in_class, get_attribute
@@ -56,10 +56,13 @@ class Outcome:
 
 @dataclass
 class Scenario:
-    """Outcomes of all modes, and the unknowns that were decided on the way: text to `path:line`."""
+    """Outcomes of all modes, and the unknowns that were decided on the way: text to `path:line`. `decided`:
+    those of them that a forward depends on; `forwards`: outcomes by mode and state of the model."""
 
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     undecided: dict[str, str] = field(default_factory=dict)
+    decided: set[str] = field(default_factory=set)
+    forwards: dict[tuple[str, str], Outcome] = field(default_factory=dict)
     steps: int = 0
 
 
@@ -68,10 +71,13 @@ def play(
     target: Target,
     flips: frozenset[str] = frozenset(),
     log: Callable[[str, str], None] | None = None,
+    known: Mapping[tuple[str, str], Outcome] | None = None,
 ) -> Scenario:
-    """Interpret the start of a server and one forward in each mode."""
-    scenario = Scenario()
-    run = Run(Modules(sources, SLICED), flips, log=log, undecided=scenario.undecided)
+    """Interpret the start of a server and one forward in each mode. `known`: forwards already run."""
+    scenario = Scenario(forwards=dict(known or {}))
+    run = Run(
+        Modules(sources, SLICED), flips, log=log, undecided=scenario.undecided, decided=scenario.decided
+    )
     try:
         _play(run, target, scenario)
     except SourceError as error:
@@ -91,7 +97,7 @@ def _play(run: Run, target: Target, scenario: Scenario) -> None:
     run.overrides["draft config"] = lambda _run, _args, _keywords: _plain_config(target.draft_config)
 
     def capture(inner: Run, _args: list[object], _keywords: dict[str, object]) -> object:
-        scenario.outcomes["graph"] = _forward(inner, model, "graph")
+        scenario.outcomes["graph"] = _forward(inner, model, "graph", scenario)
         return None
 
     run.overrides["capture"] = capture
@@ -99,7 +105,7 @@ def _play(run: Run, target: Target, scenario: Scenario) -> None:
     _start_runner(run, model)
     _check_draft_needs(run, model)
     for mode in ("eager", "overlap"):
-        scenario.outcomes[mode] = _forward(run, model, mode)
+        scenario.outcomes[mode] = _forward(run, model, mode, scenario)
     if "graph" not in scenario.outcomes:
         raise Unfollowed("no capture of CUDA graphs was found in the model executor")
 
@@ -107,9 +113,8 @@ def _play(run: Run, target: Target, scenario: Scenario) -> None:
 def _build(run: Run, target: Target) -> Instance:
     cls = _find_class(run, target.architecture)
     text = _target_config(target)
-    config = text if target.architecture.startswith("Deepseek") else Stub("config", {"text_config": text})
-    config.attrs.setdefault("architectures", [target.architecture])
-    model = call(run, cls, [config], {})
+    text.attrs["text_config"] = text
+    model = call(run, cls, [text], {})
     if not isinstance(model, Instance):
         raise Unfollowed(f"{target.architecture} could not be built")
     return model
@@ -135,6 +140,7 @@ def _target_config(target: Target) -> Stub:
             "first_k_dense_replace": target.first_k_dense_replace,
             "architectures": [target.architecture],
             "tie_word_embeddings": False,
+            "q_lora_rank": 1536,
         },
     )
 
@@ -174,7 +180,28 @@ def _check_draft_needs(run: Run, model: Instance) -> None:
         get_attribute(run, model, name)
 
 
-def _forward(run: Run, model: Instance, mode: str) -> Outcome:
+def _forward(run: Run, model: Instance, mode: str, scenario: Scenario) -> Outcome:
+    key = (mode, _state(model))
+    if key not in scenario.forwards:
+        lasting, run.lasting = run.lasting, True
+        scenario.forwards[key] = _run_forward(run, model, mode)
+        run.lasting = lasting
+    return replace(scenario.forwards[key], call_site=run.hook_site)
+
+
+def _state(value: object, depth: int = 4) -> str:
+    """The attributes of the model and of its parts, as text: equal texts forward alike."""
+    if isinstance(value, Instance):
+        inner = [f"{name}={_state(item, depth - 1)}" for name, item in value.attrs.items()] if depth else []
+        return f"{value.cls.name}({','.join(inner)})"
+    if isinstance(value, list | tuple | set | frozenset):
+        return f"{type(value).__name__}[{','.join(_state(item, depth) for item in value)}]"
+    if isinstance(value, dict):
+        return f"dict[{','.join(f'{_state(k, depth)}:{_state(v, depth)}' for k, v in value.items())}]"
+    return show(value)
+
+
+def _run_forward(run: Run, model: Instance, mode: str) -> Outcome:
     before, run.mode = run.mode, mode
     quiet, run.quiet = run.quiet, True
     run.reached.clear()
@@ -206,14 +233,19 @@ def _outcome(aux: object, site: str | None) -> Outcome:
     if isinstance(aux, Buffer):
         labels: list[str | None] = list(aux.cells)
     elif isinstance(aux, list | tuple):
-        labels = [item.label if isinstance(item, Tensor) else None for item in aux]
+        labels = [_kept(item) if isinstance(item, Tensor) else None for item in aux]
     elif isinstance(aux, Tensor):
-        labels = [aux.label]
+        labels = [_kept(aux)]
     else:
         return Outcome(unknown=f"what reaches the draft is {show(aux)}", call_site=site)
     if any(label is None for label in labels):
         return Outcome(unknown="a state that reaches the draft could not be told", call_site=site)
     return Outcome(tuple(label for label in map(_plain, labels) if label is not None), call_site=site)
+
+
+def _kept(state: Tensor) -> str:
+    label = _plain(state.label) or ""
+    return f"other:{label} not copied, later layers write into it" if state.shared else label
 
 
 def _plain(label: str | None) -> str | None:

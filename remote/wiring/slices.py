@@ -77,13 +77,12 @@ def relevant_functions(trees: tuple[Parsed, ...]) -> frozenset[str]:
 
 
 def _called(function: ast.AST) -> Iterator[str]:
-    """Names of functions and of methods of plain names (`self.x()`): methods of parts are others' methods."""
+    """Names, and attributes of plain names (`self.x`): those of parts (`self.x.y`) are others' methods."""
     for node in ast.walk(function):
-        if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Name):
-                yield node.func.id
-            elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-                yield node.func.attr
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield node.attr
 
 
 def _is_specific(name: str) -> bool:
@@ -147,6 +146,9 @@ def _choose(body: list[ast.stmt], words: frozenset[str], chosen: set[int]) -> bo
         )
         if any(inner) or _mentions(statement, words):
             chosen.add(id(statement))
+            chosen.update(
+                id(inside) for inside in getattr(statement, "body", []) if isinstance(inside, ast.Raise)
+            )
             any_chosen = True
     return any_chosen
 
@@ -218,7 +220,8 @@ def _add_assignments(body: list[ast.stmt], used: set[str], chosen: set[int]) -> 
         elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Import | ast.ImportFrom):
             hit = bool(_assigned(statement) & used)
         else:
-            hit = any(_add_assignments(block, used, chosen) for block in _blocks(statement))
+            inside = [_add_assignments(block, used, chosen) for block in _blocks(statement)]
+            hit = any(inside)
         if hit:
             chosen.add(id(statement))
             found = True

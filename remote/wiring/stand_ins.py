@@ -9,7 +9,9 @@ gather moves rows and changes no state. Read from SGLang 0.5.5 to 0.5.23; measur
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from .machine import Run, iterate
 from .values import (
@@ -32,6 +34,9 @@ from .values import (
 )
 
 Arguments = tuple[list[object], dict[str, object]]
+# Classes of the multimodal wrappers that have no part in the text model.
+NOT_BUILT = re.compile(r"Vi[Tt]|Vision|Projector")
+HOOK = "set_eagle3_layers_to_capture"
 GRAPH_RUNNERS = frozenset(("CudaGraphRunner", "DecodeCudaGraphRunner"))
 LAYER_CLASSES = ("DeepseekV2DecoderLayer",)
 # Calls that give back their state: rows are gathered, reduced or copied, the state is the same.
@@ -44,10 +49,20 @@ _SAME_STATE = words("clone detach contiguous to float bfloat16 half type")
 _TENSOR_FACTS = words("device dtype is_cuda ndim requires_grad")
 
 
-def captured(run: Run, _runner: object) -> None:
-    """The CUDA graphs are captured now, with the model as it is."""
+def captured(run: Run, runner: object, method: object = None) -> None:
+    """The CUDA graphs are captured now, with the model as it is. What the capturing `method` does to the
+    wiring is done before."""
     run.captures += 1
+    if isinstance(method, Function) and _calls_hook(method.node):
+        from .calls import call_function
+
+        call_function(run, method, [runner], {})
     run.overrides["capture"](run, [], {})
+
+
+@lru_cache(maxsize=64)
+def _calls_hook(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Attribute) and part.attr == HOOK for part in ast.walk(node))
 
 
 def tensor_attribute(value: Tensor, name: str) -> object:
@@ -56,8 +71,10 @@ def tensor_attribute(value: Tensor, name: str) -> object:
         return value.attrs[name]
     if name == "shape":
         return (TOKENS, FEATURES)
-    if name in _SAME_STATE:
+    if name == "clone":
         return Native(name, lambda _run, _args, _keywords: Tensor(value.label))
+    if name in _SAME_STATE:
+        return Native(name, lambda _run, _args, _keywords: value)
     if name in ("new_empty", "new_zeros"):
         return Native(name, lambda _run, args, _keywords: _new_buffer(args))
     if name in ("size", "dim", "numel", *_TENSOR_FACTS):
@@ -106,8 +123,7 @@ def pass_through(name: str, args: list[object], keywords: dict[str, object]) -> 
     """The state given to a call that does not change it, None when `name` is no such call."""
     if name.rpartition(".")[2] not in _PASS_THROUGH:
         return None
-    states = [value for value in (*args, *keywords.values()) if isinstance(value, Tensor)]
-    return Tensor(states[0].label) if states else None
+    return next((value for value in (*args, *keywords.values()) if isinstance(value, Tensor)), None)
 
 
 def layer_outputs(run: Run, layer: Layer, args: list[object], keywords: dict[str, object]) -> object:
@@ -124,21 +140,25 @@ def layer_outputs(run: Run, layer: Layer, args: list[object], keywords: dict[str
 
         instance = Instance(cls, {"layer_id": layer.index}, lenient=True)
         call_function(run, Function("forward", forward, cls.module, None, cls), [instance, *args], keywords)
-    results = [
-        node.value for node in ast.walk(forward) if isinstance(node, ast.Return) and node.value is not None
-    ]
-    if not results:
-        raise Unfollowed(f"{cls.name}.forward returns nothing")
-    last = max(results, key=lambda node: node.lineno)
-    names = last.elts if isinstance(last, ast.Tuple) else [last]
+    names, several = _returned(cls.name, forward)
     values = [_layer_output(layer, name) for name in names]
-    return tuple(values) if isinstance(last, ast.Tuple) else values[0]
+    return tuple(values) if several else values[0]
 
 
-def _layer_output(layer: Layer, name: ast.expr) -> object:
-    text = name.id if isinstance(name, ast.Name) else ""
-    label = {"hidden_states": "hidden", "residual": "residual"}.get(text)
-    return Stub(f"layer.{text}") if label is None else Tensor(f"{label}:{layer.index + 1}")
+@lru_cache(maxsize=64)
+def _returned(owner: str, forward: ast.FunctionDef) -> tuple[tuple[str, ...], bool]:
+    """The names in the last `return` of a layer's forward, and whether it is a tuple."""
+    returns = [node for node in ast.walk(forward) if isinstance(node, ast.Return)]
+    last = max(returns, key=lambda node: node.lineno).value if returns else None
+    if last is None:
+        raise Unfollowed(f"{owner}.forward returns nothing")
+    names = last.elts if isinstance(last, ast.Tuple) else [last]
+    return tuple(node.id if isinstance(node, ast.Name) else "" for node in names), isinstance(last, ast.Tuple)
+
+
+def _layer_output(layer: Layer, name: str) -> object:
+    label = {"hidden_states": "hidden", "residual": "residual"}.get(name)
+    return Stub(f"layer.{name}") if label is None else Tensor(f"{label}:{layer.index + 1}", shared=True)
 
 
 def _layer_class(run: Run) -> Class:
@@ -155,7 +175,7 @@ def _layer_class(run: Run) -> Class:
 
 def layer_input(index: int) -> Tensor:
     """What layer `index` gets: the sum of the two states, for layer 0 the embedding."""
-    return Tensor("embed" if index == 0 else f"in:{index}")
+    return Tensor("embed" if index == 0 else f"in:{index}", shared=True)
 
 
 def _norm(run: Run, args: list[object], _keywords: dict[str, object]) -> object:
@@ -165,6 +185,8 @@ def _norm(run: Run, args: list[object], _keywords: dict[str, object]) -> object:
     from .operators import binary
 
     total = binary(run, args[0], args[1], ast.Add)
+    if isinstance(total, Tensor):
+        total.shared = True
     return Tensor(f"other:norm({show(total)})"), total
 
 
@@ -212,6 +234,16 @@ INSTANCE_STAND_INS: dict[tuple[str, str], Callable[[Run, Instance], object]] = {
     ("LayerCommunicator", "postprocess_layer"): _native(
         "postprocess_layer", lambda _run, _args, _keywords: (Stub("output"), Stub("residual"))
     ),
+    # Where it is true the residual stays as it is, so that copying or not is the same.
+    ("LayerCommunicator", "_post_attn_residual_is_read_only"): _native(
+        "_post_attn_residual_is_read_only", lambda _run, _args, _keywords: False
+    ),
+    ("LayerCommunicator", "should_fuse_mlp_allreduce_with_next_layer"): _native(
+        "should_fuse", lambda _run, _args, _keywords: Stub("fuse_mlp_allreduce")
+    ),
+    ("LayerCommunicator", "should_use_reduce_scatter"): _native(
+        "should_use_reduce_scatter", lambda _run, _args, _keywords: Stub("use_reduce_scatter")
+    ),
     ("StageBoundary", "_prepare_input"): _native("_prepare_input", _prepared),
     ("StageBoundary", "_prepare"): _native("_prepare", _prepared),
     ("StageBoundary", "_select"): _native("_select", lambda _run, args, _keywords: (args[0], Stub("steps"))),
@@ -245,6 +277,10 @@ def _cat(run: Run, args: list[object], _keywords: dict[str, object]) -> object:
     return Buffer(cells)
 
 
+def _hooked(run: Run, _args: list[object], _keywords: dict[str, object]) -> object:
+    raise Unfollowed(f"a forward hook is registered, at {run.where}")
+
+
 def _default_dict(_run: Run, args: list[object], keywords: dict[str, object]) -> object:
     from .operators import FACTORY
 
@@ -254,7 +290,7 @@ def _default_dict(_run: Run, args: list[object], keywords: dict[str, object]) ->
 
 _NORM = Native("RMSNorm", _norm)
 _LOGITS = Native("LogitsProcessor", _logits)
-_EMBEDDING = Native("VocabParallelEmbedding", lambda _run, _args, _keywords: Tensor("embed"))
+_EMBEDDING = Native("VocabParallelEmbedding", lambda _run, _args, _keywords: Tensor("embed", shared=True))
 
 # By the last name of an unknown that is called.
 CALL_STAND_INS: dict[str, Callable[[Run, list[object], dict[str, object]], object]] = {
@@ -267,6 +303,10 @@ CALL_STAND_INS: dict[str, Callable[[Run, list[object], dict[str, object]], objec
     "complete_output": lambda _run, _args, _keywords: Tensor("other:output"),
     "final_norm": lambda _run, _args, _keywords: Tensor("other:output"),
     "norm": lambda _run, _args, _keywords: Tensor("other:output"),
+    "register_forward_hook": _hooked,
+    "register_forward_pre_hook": _hooked,
+    "deepcopy": lambda _run, args, _keywords: args[0] if args else None,
+    "copy": lambda _run, args, _keywords: args[0] if args else None,
     "cat": _cat,
     "concat": _cat,
     "defaultdict": _default_dict,

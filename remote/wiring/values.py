@@ -51,9 +51,11 @@ class Stub:
 @dataclass(eq=False)
 class Tensor:
     """A state of the target model. `label`: `embed`, `in:3` (input of layer 3), `hidden:3` and `residual:3`
-    (its two summands), `other:...` for anything that is neither."""
+    (its two summands), `other:...` for anything that is neither. `shared`: later layers write into the same
+    memory (the fused add and norm of layers/layernorm.py works in place), so that only a copy keeps it."""
 
     label: str
+    shared: bool = False
     attrs: dict[str, object] = field(default_factory=dict)
 
 
