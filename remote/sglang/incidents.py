@@ -54,7 +54,7 @@ _INTERRUPTS = re.compile(
 _GIVEN_UP = re.compile(
     r"(?i:received sigquit from a child proc|SIGQUIT received\.|SIGTERM/SIGQUIT/Exception triggered)"
 )
-_GLOO = re.compile(r"ProcessGroup\w+\.cpp:\d+\]")
+_GLOO = re.compile(r"\[E\S{0,20} [^\]]{0,60}ProcessGroup\w+\.cpp:\d+\]")
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,19 @@ def definite(state: State) -> Failure | None:
     first = state.fatal
     if state.tentative and (state.given_up or first) and (first is None or state.tentative.line < first.line):
         first = state.tentative
-    return first or state.secondary or state.dead or state.given_up
+    if first is None and state.given_up:
+        return state.secondary or state.dead or state.given_up
+    return first or state.dead
 
 
 def suspected(state: State) -> Failure | None:
     """`definite`, or the traceback that counts if nothing follows: right once the process has ended."""
-    return definite(state) or state.tentative
+    return definite(state) or state.tentative or state.secondary
+
+
+def has_doubts(state: State) -> bool:
+    """Whether a sign of life would clear something up."""
+    return state.tentative is not None or state.secondary is not None
 
 
 def with_arguments(state: State, values: dict[str, object]) -> State:
@@ -243,6 +250,8 @@ def _exit(state: State, item: Entry, code: int, stage: str) -> State:
         return replace(
             state, fatal=_first(state.fatal, _failure("shm-full", item, stage, "SIGBUS: /dev/shm is full"))
         )
+    if code == 0:
+        return state
     note = "SIGKILL: the kernel's OOM killer, or somebody's kill -9" if code == -9 else None
     dead = _failure("rank-died", item, stage, note)
     if code < 0 and state.dead is not None:
@@ -339,7 +348,7 @@ def step(state: State, item: Entry, *, stage: str = "starting", alive: bool = Fa
     if opened is not None:
         return replace(state, incident=opened)
     if alive:
-        return replace(state, tentative=None) if state.tentative else state
+        return replace(state, tentative=None, secondary=None) if has_doubts(state) else state
     if _TELLING.search(item.text):
         return _single(_imports(state, item), item, stage)
     if item.stamp is None and _EXCEPTION.match(item.text):

@@ -19,7 +19,7 @@ from . import args, incidents, ranks
 from .incidents import Failure
 from .lines import MAX_SEGMENT, Entry, entry
 from .records import HEAD
-from .stages import Mark, Stage, is_bar, mark
+from .stages import WORK, Mark, Stage, is_bar, mark
 
 _END = re.compile(r"[\r\n]")
 
@@ -206,8 +206,13 @@ def _apply(state: State, item: Entry, found: Mark) -> State:
 
 
 def _record(state: State, item: Entry) -> State:
-    """State after a line with the record of this boot's arguments."""
-    if state.has_record or not HEAD.search(item.text):
+    """State after a line with a record of arguments: this boot's, or that of another boot which begins in
+    the same log, of which nothing is known yet."""
+    if not HEAD.search(item.text):
+        return state
+    if state.seen_life or state.stopping or state.suspect is not None:
+        state = State(position=state.position, _line=state._line, _tail=state._tail, _skip=state._skip)
+    elif state.has_record:
         return state
     known = state.incidents
     for record in args.find_in([(item.number, item.text)]):
@@ -223,7 +228,7 @@ def _alive(item: Entry, found: Mark | None) -> bool:
         return False
     if found.kind == "request":
         return '" 200' in item.message
-    return found.kind != "server" or "Uvicorn running on" in item.message
+    return found.kind in WORK or "Uvicorn running on" in item.message
 
 
 def shows_life(item: Entry) -> bool:
@@ -236,7 +241,7 @@ def _observe(state: State, item: Entry, found: Mark | None) -> State:
     if state.stopping and state.failure is None:
         return state
     alive = _alive(item, found)
-    if not alive or state.incidents.incident or state.incidents.tentative:
+    if not alive or state.incidents.incident or incidents.has_doubts(state.incidents):
         after = incidents.step(state.incidents, item, stage=state.stage, alive=alive)
         if after is not state.incidents:
             state = replace(state, incidents=after)
@@ -248,7 +253,7 @@ def _observe(state: State, item: Entry, found: Mark | None) -> State:
 def _nothing_new(state: State, item: Entry) -> bool:
     """Whether a batch line tells nothing: most lines of a long log do not."""
     known = state.incidents
-    settled = state.stage == "serving" and known.incident is None and known.tentative is None
+    settled = state.stage == "serving" and known.incident is None and not incidents.has_doubts(known)
     return settled and state.seen_life and (not item.rank or item.rank in state.ranks_seen)
 
 
@@ -267,8 +272,9 @@ def step(state: State, item: Entry) -> State:
         state = _apply(state, item, found)
     moved = (before.stage, before.detail, before.percent) != (state.stage, state.detail, state.percent)
     if moved or found.kind in ("batch", "alive", "init", "load-begin", "load-end", "capture-end"):
-        return replace(state, seen_life=True, last_progress_line=item.number, position=state.position + 1)
-    return state if state.seen_life else replace(state, seen_life=True)
+        state = replace(state, last_progress_line=item.number, position=state.position + 1)
+    life = found.kind in WORK or found.kind == "server"
+    return replace(state, seen_life=True) if life and not state.seen_life else state
 
 
 def feed(state: State, chunk: str) -> State:

@@ -43,10 +43,27 @@ _SERVER = re.compile(
 _REQUEST = re.compile(r'" [1-5]\d\d ')
 
 
+# Kinds of `Mark` that only a server at work logs; a bar of unknown name may be a download before it.
+WORK = frozenset(
+    (
+        "init",
+        "load-begin",
+        "load-end",
+        "shards",
+        "capture",
+        "capture-end",
+        "ready",
+        "batch",
+        "answer",
+        "alive",
+    )
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What one line says about the start-up. `kind` is one of: init, load-begin, load-end, shards,
-    capture, capture-end, server, ready, batch, request, stopping, bar. `done`, `total`: of a progress bar."""
+    """What one line says about the start-up. `kind`: one of `WORK`, or "server" (uvicorn starts),
+    "request", "stopping", "bar" (a progress bar of another name). `done`, `total`: of a progress bar."""
 
     kind: str
     text: str = ""

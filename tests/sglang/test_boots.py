@@ -204,3 +204,11 @@ def test_values_that_json_cannot_hold() -> None:
     (boot,) = read_log(text)
     shown = boot_json(boot)["args"]
     assert shown == {"a": [1, 2], "b": [1, 3], "c": "inf", "d": "b'x'", "e": {"1": None}, "f": "LoRARef(x=1)"}
+
+
+def test_a_download_before_the_record_is_no_boot() -> None:
+    text = "Fetching 17 files: 100%|██████████| 17/17 [00:00<00:00, 99.1it/s]\n" + _record(
+        "2026-11-29 10:00:00"
+    )
+    (boot,) = read_log(text)
+    assert (boot.first_line, boot.record, boot.state) == (1, 2, "starting")

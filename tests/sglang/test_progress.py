@@ -201,3 +201,22 @@ def test_a_line_of_20_mb_is_no_trap(unit: str) -> None:
     state = feed(state, "\n[10:00:00] The server is fired up and ready to roll!\n")
     assert state.ready
     assert state.failure is None
+
+
+def test_another_boot_in_the_same_log_starts_from_nothing() -> None:
+    """A supervisor that restarts the server: the first one's ready line is not the second's."""
+    record = "[2026-11-29 10:0{}:00] server_args=ServerArgs(model_path='/m')\n"
+    ready = "[2026-11-29 10:00:09] The server is fired up and ready to roll!\n"
+    state = feed(State(), record.format(0) + ready)
+    assert state.ready
+    before = state.position
+    state = feed(state, record.format(1))
+    assert (state.ready, state.stage, state.failure) == (False, "starting", None)
+    assert state.position > before
+    assert feed(state, ready).ready
+
+
+def test_warnings_of_process_groups_are_no_failure() -> None:
+    text = "[rank0]:[W421 04:13:43.4 ProcessGroupNCCL.cpp:4115] Warning: heartbeat monitor is off\n"
+    assert feed(State(), text + "[10:00:00 TP0] Exit code: 0\n").failure is None
+    assert data.follow(text).suspect is None
