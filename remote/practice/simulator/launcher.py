@@ -23,7 +23,7 @@ from .children import Children
 from .endpoints import Endpoints
 from .frontend import Frontend
 from .install import NotInstalled, find_install
-from .prepare import prepare
+from .prepare import SERVER_ARGS, prepare
 from .rank import Server
 from .settings import SettingsError, load_settings
 from .web import WebServer
@@ -47,6 +47,11 @@ def main(argv: Sequence[str], home: Path) -> int:
         sys.stderr.write(
             f"{sys.executable}: Error while finding module specification for 'sglang.launch_server' "
             "(ModuleNotFoundError: No module named 'sglang')\n"
+        )
+        return 1
+    if not install.path(SERVER_ARGS).exists():
+        sys.stderr.write(
+            f"{sys.executable}: No module named sglang.launch_server in {install.root / 'sglang'}\n"
         )
         return 1
     orphans = ORPHANS_FLAG in argv
