@@ -121,9 +121,13 @@ def _in_place(entry: dict[str, Any]) -> bool:
 
 
 def _put_back(entries: list[dict[str, Any]], state: State) -> None:
-    """All of them are prepared before the first is renamed, so that a full disk changes nothing. OpError."""
+    """All of them are prepared before the first is renamed, so that a full disk changes nothing.
+
+    One that cannot be put back does not keep the others; then OpError, and the manifest stays pending.
+    """
     _discard(entries)
     todo = [entry for entry in entries if not _in_place(entry)]
+    problem = None
     try:
         for entry in todo:
             _prepare_original(entry, state)
@@ -135,9 +139,11 @@ def _put_back(entries: list[dict[str, Any]], state: State) -> None:
                     os.replace(entry["staged"], entry["path"])
                 sync_directory(os.path.dirname(entry["path"]))
             except OSError as error:
-                raise op_error(error, entry["path"]) from None
+                problem = problem or op_error(error, entry["path"])
     finally:
         _discard(todo)
+    if problem is not None:
+        raise problem
 
 
 def _discard(entries: list[dict[str, Any]]) -> None:
@@ -159,7 +165,10 @@ def _manifest(state: State, deploy_id: str, *, finished: bool = True) -> dict[st
 
 def _is_ours_or_original(entry: dict[str, Any], expected: str | None) -> bool:
     """Does the path hold what the deploy wrote, or the original's content again?"""
-    return content_sha256(entry["path"]) in (expected, entry["original"]["sha256"])
+    try:
+        return content_sha256(entry["path"]) in (expected, entry["original"]["sha256"])
+    except IsADirectoryError:
+        return False
 
 
 def _save(state: State, manifest: dict[str, Any]) -> None:
@@ -194,7 +203,7 @@ def _check_compiles(wanted: dict[str, Any], new: bytes) -> None:
         error = compile_source(new, wanted["path"])
         if error is not None:
             message = f"{wanted['path']}: line {error['line']}: {error['message']}"
-            raise OpError("compile", message, path=wanted["path"], **error)
+            raise OpError("compile", message, path=wanted["path"], line=error["line"])
 
 
 @changes
@@ -240,17 +249,19 @@ def _replace_all(
     manifest: dict[str, Any],
 ) -> None:
     _save(state, {**manifest, "pending": entries})
+    renamed: list[dict[str, Any]] = []
     try:
         for entry, (new, mode) in zip(entries, contents):
             _prepare(entry, new, mode)
         for entry in entries:
             _check_untouched(entry)
         for entry in entries:
-            _rename(entry)
+            _rename(entry, renamed)
         for entry in entries:
             _check_written(entry)
     except BaseException:
-        _put_back(entries, state)
+        _discard(entries)
+        _put_back(renamed, state)
         _save(state, {**manifest, "pending": None, "outcome": manifest["outcome"] or "undone"})
         raise
     done = {entry["path"]: entry for entry in manifest["files"]}
@@ -274,9 +285,10 @@ def _check_written(entry: dict[str, Any]) -> None:
         raise OpError("internal", f"{entry['path']}: does not read back as it was written")
 
 
-def _rename(entry: dict[str, Any]) -> None:
+def _rename(entry: dict[str, Any], renamed: list[dict[str, Any]]) -> None:
     try:
         os.replace(entry["staged"], entry["path"])
+        renamed.append(entry)
         sync_directory(os.path.dirname(entry["path"]))
     except OSError as error:
         raise op_error(error, entry["path"]) from None
