@@ -22,6 +22,8 @@ from .session import Session
 Verb = Callable[..., Any]
 
 WATCH_EVERY_S = 5.0
+# For an inventory without defaults.fix: the fix that this project ships.
+DEFAULT_FIX = "eagle3-embedding-capture"
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,7 @@ class Change:
 
 
 def _bundle(found: Inventory, name: str | None) -> Bundle:
-    wanted = name or found.default_fix
-    if wanted is None:
-        known = ", ".join(bundle.name for bundle in bundles.list_bundles())
-        raise UsageError(
-            f"no fix named, and {found.path} has no defaults.fix", hint=f"give --fix NAME, one of: {known}"
-        )
-    return bundles.find_bundle(wanted)
+    return bundles.find_bundle(name or found.default_fix or DEFAULT_FIX)
 
 
 def _confirm(options: Options, change: Change, node: str) -> Callable[[Plan], bool]:

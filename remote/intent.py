@@ -60,6 +60,12 @@ def expected_ranks(server: ServerEntry) -> int:
     return max(1, tp * pp * (1 if attention else dp) // nodes)
 
 
+def capturing_ranks(server: ServerEntry) -> int:
+    """How many ranks log what they capture: of a pipeline only the last stage does (the hook returns
+    early on the others, models/deepseek_v2.py)."""
+    return max(1, expected_ranks(server) // (_number(server, "pp_size") or 1))
+
+
 def _number(server: ServerEntry, name: str) -> int | None:
     value: Any = wanted_args(server).get(name)
     return int(value) if isinstance(value, int | float | str) and str(value).isdigit() else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..checks import Check, Evidence, failed, passed, skipped, unknown
-from ..intent import expected_ranks
+from ..intent import capturing_ranks
 from ..picture import Picture
 from ..sglang.ranks import rank_of
 
@@ -93,7 +93,7 @@ def capture(picture: Picture) -> Check:
         rank, _, layers = wrong[0]
         observed = f"{rank or 'the rank'} captures [{', '.join(layers)}]"
         return failed(id, expected, observed, *evidence, remedy=f"inv diagnose --node {picture.node.name}")
-    want = expected_ranks(picture.node.server)
+    want = capturing_ranks(picture.node.server)
     if len(captures) < want:
         observed = f"{len(captures)} of {want} ranks logged their capture"
         if picture.boot is None or picture.boot.args_record == "absent":
