@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from . import bundles, fixes, ownership, wiring
@@ -24,7 +25,6 @@ HEALTH_TIMEOUT_S = 25.0
 GENERATE_TIMEOUT_S = 60.0
 OBSERVE_TIMEOUT_S = 120.0
 GPU_TIMEOUT_S = 20.0
-LOG_TAIL_BYTES = 128 * 1024
 MAX_SOURCE_BYTES = 4 * 1024 * 1024
 
 
@@ -61,7 +61,7 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
             "path": server.log,
             "patterns": [*patterns.LINES, *([bundle.marker] if bundle.marker else [])],
             "boot": "last",
-            "tail_bytes": LOG_TAIL_BYTES,
+            "tail_bytes": 0,
         },
         "state": {},
     }
@@ -243,13 +243,28 @@ def _wiring(
     layers = text_config.get("num_hidden_layers")
     if architecture is None or layers is None:
         return None
+    present = tuple((path, text) for path, text in sorted(contents.items()) if text is not None)
+    dense = text_config.get("first_k_dense_replace", 0)
+    return _compute(present, version, str(architecture), int(layers), int(dense), json.dumps(draft))
+
+
+@lru_cache(maxsize=16)
+def _compute(
+    sources: tuple[tuple[str, bytes], ...],
+    version: str,
+    architecture: str,
+    num_layers: int,
+    first_k_dense_replace: int,
+    draft_config: str,
+) -> wiring.Wiring:
+    """Remembered: the nodes of a group have the same files, and an observation asks twice."""
     return wiring.compute(
-        {path: text.decode("utf-8", "replace") for path, text in contents.items() if text is not None},
+        {path: text.decode("utf-8", "replace") for path, text in sources},
         version=version,
         architecture=architecture,
-        num_layers=layers,
-        first_k_dense_replace=text_config.get("first_k_dense_replace", 0),
-        draft_config=dict(draft),
+        num_layers=num_layers,
+        first_k_dense_replace=first_k_dense_replace,
+        draft_config=json.loads(draft_config),
     )
 
 
