@@ -125,7 +125,9 @@ def numbered(text: str, first_line: int = 1) -> Iterator[tuple[int, str]]:
 
 
 def segments(line: str) -> list[str]:
-    """The segments of a line: what a progress bar wrote between carriage returns, empty ones left out."""
+    """The segments of a line: what a progress bar wrote between carriage returns, empty ones left out.
+    The line's own newline may still be there."""
+    line = line.rstrip("\r\n")
     if "\r" not in line:
         return [line]
     return [part for part in line.split("\r") if part] or [""]

@@ -8,6 +8,11 @@ what it makes of the whole log (only code lines of tracebacks are missing, which
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
+
+from . import records
+
 # The record of the arguments, and command lines that were echoed.
 RECORD: tuple[str, ...] = (r"server_args=", r"launch_server", r"sglang serve", r"# requested:")
 
@@ -68,3 +73,13 @@ FAILURES: tuple[str, ...] = (
 DECODE: tuple[str, ...] = (r"Decode batch", r"Prefill batch.{0,400}?#running-req: 0,")
 
 LINES: tuple[str, ...] = RECORD + NOTES + STAGES + FAILURES + DECODE
+
+_ANY = re.compile("|".join(LINES))
+
+
+def select(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """The numbered lines that matter, those included over which a record is wrapped: what `read_lines`
+    needs of a log too big to hold."""
+    for number, line, within, _ in records.follow(lines):
+        if within or _ANY.search(line):
+            yield number, line

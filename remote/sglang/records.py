@@ -47,6 +47,7 @@ class _Open:
 
     source: Source
     wrapped: bool
+    last_line: int
     depth: int = 0
     quote: str = ""
     escaped: bool = False
@@ -99,7 +100,7 @@ def _start(number: int, text: str, wrapped: bool, stamp: str | None) -> tuple[_O
     own = STAMP.search(text, 0, min(match.start(), 400))
     form: Literal["repr", "dict"] = "dict" if text.startswith("{", match.end()) else "repr"
     source = Source(form, "", False, number, number, own.group("stamp") if own else stamp)
-    return _Open(source, wrapped), text[match.end() :]
+    return _Open(source, wrapped, number), text[match.end() :]
 
 
 def _take(state: _Open, text: str, number: int) -> tuple[_Open | None, Source | None, str]:
@@ -113,7 +114,7 @@ def _take(state: _Open, text: str, number: int) -> tuple[_Open | None, Source | 
     after.parts.append(piece)
     if after.size > MAX_RECORD or number - after.source.line > _MAX_LINES:
         return None, _close(after, complete=False, last_line=number), ""
-    return after, None, ""
+    return replace(after, last_line=number), None, ""
 
 
 def _cut(state: _Open, segment: str, text: str, gap: bool) -> bool:
@@ -122,30 +123,47 @@ def _cut(state: _Open, segment: str, text: str, gap: bool) -> bool:
     return gap or "server_args=" in segment or bool(STAMP.match(text) or _OTHER.match(continuation))
 
 
+def _segment(
+    state: _Open | None, number: int, segment: str, *, gap: bool
+) -> tuple[_Open | None, list[Source]]:
+    """(the record that is open behind a segment, the records that it closed)."""
+    found: list[Source] = []
+    if state is None and "server_args=" not in segment:
+        return None, found
+    text, wrapped, stamp = unwrap(segment)
+    closed: Source | None
+    if state is not None and _cut(state, segment, text, gap):
+        found.append(_close(state, complete=False, last_line=state.last_line))
+        state = None
+    if state is not None:
+        state, closed, text = _take(state, text if state.wrapped else segment, number)
+        found += [closed] if closed else []
+    while state is None and (begun := _start(number, text, wrapped, stamp)):
+        state, closed, text = _take(*begun, number)
+        found += [closed] if closed else []
+    return state, found
+
+
+def follow(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, bool, list[Source]]]:
+    """(number, line, whether it may belong to a record, the records that it closed) of numbered lines. A
+    record that is open at the end is closed with one more element, an empty line."""
+    state: _Open | None = None
+    for number, line in lines:
+        within = state is not None or "server_args=" in line
+        found: list[Source] = []
+        for segment in segments(line) if within else ():
+            gap = state is not None and number > state.last_line + 1
+            state, closed = _segment(state, number, segment, gap=gap)
+            found += closed
+        yield number, line, within, found
+    if state is not None:
+        yield state.last_line, "", False, [_close(state, complete=False, last_line=state.last_line)]
+
+
 def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Source]:
     """The records in numbered lines, in order. Lines may be missing: a gap ends an open record."""
-    state: _Open | None = None
-    closed: Source | None
-    previous = 0
-    for number, line in lines:
-        for segment in segments(line):
-            if state is None and "server_args=" not in segment:
-                continue
-            text, wrapped, stamp = unwrap(segment)
-            if state is not None and _cut(state, segment, text, number > previous + 1):
-                yield _close(state, complete=False, last_line=previous)
-                state = None
-            if state is not None:
-                state, closed, text = _take(state, text if state.wrapped else segment, number)
-                if closed:
-                    yield closed
-            while state is None and (begun := _start(number, text, wrapped, stamp)):
-                state, closed, text = _take(*begun, number)
-                if closed:
-                    yield closed
-        previous = number
-    if state is not None:
-        yield _close(state, complete=False, last_line=previous)
+    for _, _, _, found in follow(lines):
+        yield from found
 
 
 def items(source: Source) -> Iterator[tuple[str, str]]:

@@ -186,6 +186,19 @@ def test_the_lines_that_matter_of_the_cases(number: str) -> None:
     assert [boot_json(boot) for boot in read_lines(lines)] == [boot_json(boot) for boot in read_log(text)]
 
 
+def test_a_wrapped_record_is_selected_whole() -> None:
+    head, tail = _record("2026-11-29 10:00:00").split("port=")
+    wrapped = f"noise\n{head}po\nrt=80\n\n00{tail[4:]}noise\n{_READY}noise\n"
+    lines = list(patterns.select(numbered(wrapped)))
+    assert [number for number, _ in lines] == [2, 3, 4, 5, 7]
+    (boot,) = read_lines(lines)
+    assert (boot.args_record, boot.args["port"], boot.state) == ("complete", 8000, "ready")
+    assert read_lines([(number, f"{line}\n") for number, line in lines]) == [boot]
+    cut = list(patterns.select(numbered(f"{head}\n[10:00:01] noise\nnoise\n{_READY}")))
+    (boot,) = read_lines(cut)
+    assert (boot.args_record, boot.state) == ("truncated", "ready")
+
+
 def test_line_numbers_start_where_the_caller_says() -> None:
     (boot,) = read_log(data.case("026"), first_line=101)
     assert boot.failure is not None
