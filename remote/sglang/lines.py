@@ -48,14 +48,13 @@ _JSON_KEYS = ("log", "message", "msg", "MESSAGE")
 class Entry:
     """One segment of a log. `number`: line in the file, 1-based. `text`: without colours and wrappers.
     `message`: without SGLang's own prefix too. `stamp`: time as printed, null if there is none.
-    `rank`: as printed, e.g. "DP0 TP0", or "". `wrapped`: someone relayed this line."""
+    `rank`: as printed, e.g. "DP0 TP0", or ""."""
 
     number: int
     text: str
     message: str
     stamp: str | None
     rank: str
-    wrapped: bool
 
 
 def strip_ansi(text: str) -> str:
@@ -100,17 +99,17 @@ def unwrap(segment: str) -> tuple[str, bool, str | None]:
 
 def entry(number: int, segment: str) -> Entry:
     """The `Entry` of one segment. Only its first `MAX_SEGMENT` characters are looked at."""
-    text, wrapped, outer_stamp = unwrap(segment[:MAX_SEGMENT])
+    text, _, outer_stamp = unwrap(segment[:MAX_SEGMENT])
     text = text[:MAX_TEXT]
     # Within the head only: a time in brackets further on belongs to what is being logged.
     match = STAMP.search(text, 0, 400)
     if match is None:
-        return Entry(number, text, text, outer_stamp, "", wrapped)
+        return Entry(number, text, text, outer_stamp, "")
     message = text[match.end() :]
     level = _LEVEL.match(message)
     if level:
         message = message[level.end() :]
-    return Entry(number, text, message, match.group("stamp"), match.group("rank").strip(), wrapped)
+    return Entry(number, text, message, match.group("stamp"), match.group("rank").strip())
 
 
 def numbered(text: str, first_line: int = 1) -> Iterator[tuple[int, str]]:
