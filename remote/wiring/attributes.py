@@ -144,10 +144,11 @@ def find_in_class(run: Run, cls: Class, name: str, after: Class | None = None) -
     if after is not None:
         order = order[order.index(after) + 1 :] if after in order else []
     for candidate in order:
-        if name not in candidate.attrs:
+        if name not in candidate.attrs and name not in candidate.absent:
             _load_class_attribute(run, candidate, name)
         if name in candidate.attrs:
             return candidate.attrs[name]
+        candidate.absent.add(name)
     return None
 
 

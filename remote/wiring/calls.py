@@ -24,6 +24,7 @@ from .values import (
     Tensor,
     Unfollowed,
     holds_state,
+    is_opaque,
     show,
     words,
 )
@@ -43,7 +44,7 @@ def call(
     if isinstance(function, Bound):
         target = function.function
         if target.name == HOOK and frame is not None and frame.module.sliced:
-            run.hook_site = run.where
+            _note_hook(run, [*args, *keywords.values()])
         return call_function(run, target, [function.receiver, *args], keywords)
     if isinstance(function, Function):
         return call_function(run, function, args, keywords)
@@ -63,6 +64,13 @@ def call(
     raise SourceError("TypeError", f"'{type_name(function)}' object is not callable")
 
 
+def _note_hook(run: Run, given: list[object]) -> None:
+    run.hook_site = run.where
+    for value in given:
+        if is_opaque(value):
+            raise Unfollowed(f"the ids that {HOOK} gets at {run.where} cannot be told: {show(value)}")
+
+
 def _call_stub(run: Run, function: Stub, args: list[object], keywords: dict[str, object]) -> object:
     name = function.path.rpartition(".")[2]
     if name == HOOK:
@@ -76,7 +84,9 @@ def _call_stub(run: Run, function: Stub, args: list[object], keywords: dict[str,
     if same is not None:
         return same
     if name in GRAPH_RUNNERS:
-        captured(run, function)
+        run.overrides["capture"](run, [f"the source of {name} was not given"], {})
+    if not run.quiet and any(value is run.model for value in (*args, *keywords.values())):
+        run.handed = run.handed or f"{function.path}(...) at {run.where} is given the model and not followed"
     if any(holds_state(value) for value in (*args, *keywords.values())):
         run.suspicions.append(f"{function.path}(...) at {run.where} is given the captured states")
     shown = [*map(_argument, args), *(f"{key}={_argument(value)}" for key, value in keywords.items())]
@@ -143,7 +153,7 @@ def call_function(run: Run, function: Function, args: list[object], keywords: di
     frame = Frame(function.module, {}, function.closure, function.owner, args[0] if args else None, only)
     bind(run, frame, function, args, keywords)
     run.depth += 1
-    where, quiet = run.where, run.quiet
+    at, quiet = run.at, run.quiet
     if function.name == HOOK:
         run.quiet = False
     try:
@@ -155,7 +165,7 @@ def call_function(run: Run, function: Function, args: list[object], keywords: di
     finally:
         run.depth -= 1
         run.quiet = quiet
-    run.where = where
+    run.at = at
     return None
 
 

@@ -9,7 +9,8 @@ from .needs import DRAFT_FILE, TARGETS
 from .results import MODES, ModeResult, Verdict, Wiring, compare
 from .scenario import Outcome, Scenario, Target, play
 
-_MAX_FLIPS = 60
+_MAX_FLIPS = 80
+_MAX_STEPS = 2_000_000
 _IDS = "eagle_aux_hidden_state_layer_ids"
 
 
@@ -46,17 +47,28 @@ def compute(
 
 
 def _doubts(sources: Mapping[str, str], target: Target, base: Scenario) -> dict[str, str]:
-    """Modes whose outcome changes when one undecided predicate is taken the other way, with the reason."""
+    """Modes whose outcome changes when an undecided predicate is taken the other way, with the reason.
+
+    One at a time, and with it each that only comes up then.
+    """
     found: dict[str, str] = {}
-    for count, (text, where) in enumerate(base.undecided.items()):
-        if count >= _MAX_FLIPS:
-            return dict.fromkeys(MODES, f"more than {_MAX_FLIPS} undecided conditions")
+    pending = [(frozenset((text,)), text, where) for text, where in base.undecided.items()]
+    seen = set(base.undecided)
+    steps = 0
+    for count, (flips, text, where) in enumerate(pending):
+        if count >= _MAX_FLIPS or steps > _MAX_STEPS:
+            return dict.fromkeys(MODES, f"too much is undecided, from `{text}` at {where} on")
         # What no forward depends on can only change the state of the model: the same state forwards alike.
-        known = None if text in base.decided else base.forwards
-        other = play(sources, target, frozenset((text,)), known=known)
+        known = None if flips & base.decided else base.forwards
+        other = play(sources, target, flips, known=known)
+        steps += other.steps
         for mode in MODES:
             if mode not in found and not _same(base.outcomes[mode], other.outcomes[mode]):
                 found[mode] = f"it depends on `{text}` at {where}, which the source does not tell"
+        new = {key: value for key, value in other.undecided.items() if key not in seen}
+        seen.update(new)
+        base.decided.update(other.decided & set(new))
+        pending.extend((flips | {key}, key, value) for key, value in new.items())
     return found
 
 

@@ -15,7 +15,6 @@ from .machine import (
     bounded,
     evaluate,
     iterate,
-    site,
     truth,
     type_name,
 )
@@ -130,7 +129,7 @@ def _call(run: Run, frame: Frame, node: ast.Call) -> object:
     if isinstance(node.func, ast.Name) and node.func.id == "super" and not args:
         args = [frame.owner, frame.receiver]
     function = evaluate(run, frame, node.func)
-    run.where = site(frame, node)
+    run.at = (frame.module.path, node.lineno)
     return call(run, function, args, keywords, frame)
 
 

@@ -28,7 +28,7 @@ _FALSE = (
     r"\b(dsa|nsa|mla)_use_prefill_cp\(",
     r"\bis_(dsa|nsa|mla)_enable_prefill_cp\(",
     r"\b(dsa|nsa|mla)_enable_prefill_cp$",
-    r"\b(use_cp_v1|enable_prefill_cp)\b",
+    r"\b(use_cp_v1|enable_prefill_cp|is_prefill_context_parallel_enabled|enable_attn_tp_input_scattered)\b",
     r"\bforward_mode\.(is_idle|is_split_prefill|is_mixed)\(\)",
     r"\bcontains_mm_inputs\(\)$",
     r"\.(encoder_only|language_only)$",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .modules import Module, Modules
     from .values import Class
 
-MAX_STEPS = 400_000
+MAX_STEPS = 150_000
 MAX_DEPTH = 30
 MAX_SIZE = 20_000
 MAX_BITS = 256
@@ -28,7 +28,8 @@ MAX_BITS = 256
 @dataclass
 class Run:
     """State of one interpretation. `flips`: predicates taken as true against the default of false. `decided`:
-    those that a forward asked for, or (`lasting`) a module's own top level, whose values live on."""
+    those that a forward asked for, or (`lasting`) a module's own top level, whose values live on. `handed`:
+    what the target `model` was given to without being followed."""
 
     modules: Modules
     flips: frozenset[str] = frozenset()
@@ -41,7 +42,9 @@ class Run:
     suspicions: list[str] = field(default_factory=list)
     reached: list[object] = field(default_factory=list)
     hook_site: str | None = None
-    where: str = ""
+    model: object = None
+    handed: str | None = None
+    at: tuple[str, int] = ("", 0)
     layer: int = 0
     captures: int = 0
     quiet: bool = False
@@ -49,6 +52,11 @@ class Run:
     decided: set[str] = field(default_factory=set)
     steps: int = 0
     depth: int = 0
+
+    @property
+    def where(self) -> str:
+        """`path:line` of the statement or call that is executed."""
+        return f"{self.at[0]}:{self.at[1]}"
 
     def step(self, count: int = 1) -> None:
         """Count work; the bound is what makes endless loops impossible."""
@@ -100,6 +108,7 @@ def evaluate(run: Run, frame: Frame, node: ast.expr) -> object:
     handler = EXPRESSIONS.get(type(node))
     if handler is None:
         raise Unfollowed(f"{type(node).__name__} is not followed, at {site(frame, node)}")
+    run.steps += 1
     return handler(run, frame, node)
 
 
@@ -110,7 +119,7 @@ def execute(run: Run, frame: Frame, body: Iterable[ast.stmt]) -> None:
         if only is not None and id(statement) not in only:
             continue
         run.step()
-        run.where = site(frame, statement)
+        run.at = (frame.module.path, statement.lineno)
         handler = STATEMENTS.get(type(statement))
         if handler is None:
             raise Unfollowed(f"{type(statement).__name__} is not followed, at {run.where}")

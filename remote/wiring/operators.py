@@ -129,6 +129,8 @@ def compare(run: Run, left: object, right: object, kind: type[ast.cmpop]) -> obj
         return _contains(run, left, right)
     symbol, apply = _COMPARE[kind]
     unknown = is_opaque(left) or is_opaque(right)
+    if kind is ast.Eq and isinstance(left, Stub) and isinstance(right, Stub) and left.path == right.path:
+        return True
     if unknown or any(isinstance(side, Tensor | Buffer | View) for side in (left, right)):
         return Stub(f"{show(left)} {symbol} {show(right)}")
     try:

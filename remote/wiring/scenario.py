@@ -93,10 +93,13 @@ def play(
 
 def _play(run: Run, target: Target, scenario: Scenario) -> None:
     run.quiet = True
-    model = _build(run, target)
+    model = run.model = _build(run, target)
     run.overrides["draft config"] = lambda _run, _args, _keywords: _plain_config(target.draft_config)
 
-    def capture(inner: Run, _args: list[object], _keywords: dict[str, object]) -> object:
+    def capture(inner: Run, args: list[object], _keywords: dict[str, object]) -> object:
+        if args:
+            scenario.outcomes["graph"] = Outcome(unknown=show(args[0]), call_site=inner.hook_site)
+            return None
         scenario.outcomes["graph"] = _forward(inner, model, "graph", scenario)
         return None
 
@@ -106,6 +109,8 @@ def _play(run: Run, target: Target, scenario: Scenario) -> None:
     _check_draft_needs(run, model)
     for mode in ("eager", "overlap"):
         scenario.outcomes[mode] = _forward(run, model, mode, scenario)
+    if run.handed is not None:
+        scenario.outcomes = {mode: Outcome(unknown=run.handed, call_site=run.hook_site) for mode in MODES}
     if "graph" not in scenario.outcomes:
         raise Unfollowed("no capture of CUDA graphs was found in the model executor")
 
@@ -161,7 +166,7 @@ def _start_runner(run: Run, model: Instance) -> None:
         if isinstance(method, Function) and isinstance(method.node, ast.FunctionDef):
             if not slice_of(run.modules.sliced_trees(), method.node, cls.name):
                 continue
-            run.where = f"{MODEL_RUNNER}:{method.node.lineno}"
+            run.at = (MODEL_RUNNER, method.node.lineno)
             required = method.node.args.args[1 : len(method.node.args.args) - len(method.node.args.defaults)]
             required += [
                 arg
@@ -176,7 +181,7 @@ def _start_runner(run: Run, model: Instance) -> None:
 def _check_draft_needs(run: Run, model: Instance) -> None:
     # The EAGLE worker shares embedding and head with the draft: eagle_worker.py and eagle_worker_v2.py.
     for name in ("get_embed_and_head", "set_embed_and_head"):
-        run.where = f"{model.cls.module.path}:{model.cls.node.lineno}"
+        run.at = (model.cls.module.path, model.cls.node.lineno)
         get_attribute(run, model, name)
 
 

@@ -124,6 +124,7 @@ class Class:
     node: ast.ClassDef
     module: Module
     attrs: dict[str, object] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)
 
 
 @dataclass(eq=False)
