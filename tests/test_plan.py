@@ -1,0 +1,192 @@
+"""What would be done, and what is refused before anything is touched."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from remote.errors import ExitCode, RefusedError, UsageError
+from remote.picture import Picture
+from remote.plan import Plan, build
+from remote.proofs import prove
+from tests import pictures
+from tests.pictures import DEEPSEEK, DRAFT, GRAPH, ROOT, config, fixed, healthy, picture, pristine
+from tests.test_proofs import (
+    no_server,
+    orphan,
+    pyc,
+    started_before_the_fix,
+    stranger_on_gpu,
+    stranger_on_port,
+)
+
+
+def plan(facts: dict[str, Any] | None = None, sources: dict[str, bytes | None] | None = None) -> Plan:
+    found = picture(facts, sources)
+    return build(found, prove(found))
+
+
+def would(found: Plan) -> set[str]:
+    return {action.id for action in found.actions if action.would_change}
+
+
+def test_a_healthy_node_needs_nothing() -> None:
+    found = plan()
+    assert not found.changes
+    assert [action.id for action in found.actions] == [
+        *("push-code", "push-config", "purge-pycache", "kill-stale", "free-gpus", "start", "health")
+    ]
+
+
+def test_the_incident_needs_all_of_it() -> None:
+    facts = healthy()
+    facts["configs"][DRAFT]["text"] = config([2, 30, 58])
+    facts["bytecode"][f"{ROOT}/{DEEPSEEK}"]["pycs"] = [
+        {"path": "x.pyc", "kind": "timestamp", "why": "", "believed": True, "stale": False}
+    ]
+    orphan(facts)
+    found = plan(facts, pristine())
+    assert would(found) == {"push-code", "push-config", "purge-pycache", "kill-stale", "free-gpus", "start"}
+    assert f"{ROOT}/{DEEPSEEK}" in {write.path for write in found.code}
+    assert found.purge == (f"{ROOT}/{DEEPSEEK}",)
+    assert {process.pid for process in found.to_end} == {100, 101, 102, 900}
+    assert found.to_end[0].pid == 100, "the launcher is ended first, so that it can drain"
+    assert "+        self.capture_embedding_for_eagle3 = False" in found.action("push-code").diff
+    assert json.loads(found.config[0].content)["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [
+        -1,
+        2,
+        30,
+    ]
+
+
+def test_a_half_done_fix_is_completed() -> None:
+    found = plan(sources={**fixed(), GRAPH: pristine()[GRAPH]})
+    assert [write.path for write in found.code] == [f"{ROOT}/{GRAPH}"]
+    assert "start" in would(found)
+
+
+def test_an_orphan_beside_a_good_server_goes_without_a_restart() -> None:
+    facts = healthy()
+    orphan(facts)
+    found = plan(facts)
+    assert would(found) == {"kill-stale", "free-gpus"}
+    assert [process.pid for process in found.to_end] == [900]
+
+
+def test_a_server_from_before_the_fix_is_started_anew() -> None:
+    facts = healthy()
+    started_before_the_fix(facts)
+    assert would(plan(facts)) == {"kill-stale", "free-gpus", "start"}
+
+
+def test_stale_bytecode_is_purged_and_the_server_started_anew() -> None:
+    facts = healthy()
+    pyc()(facts)
+    assert would(plan(facts)) == {"purge-pycache", "kill-stale", "free-gpus", "start"}
+
+
+def test_where_nothing_runs_a_server_is_started() -> None:
+    facts = healthy()
+    no_server(facts)
+    found = plan(facts)
+    assert would(found) == {"start"}
+    assert found.to_end == ()
+
+
+@pytest.mark.parametrize("stranger", [stranger_on_gpu, stranger_on_port])
+def test_a_strangers_process_in_the_way_of_a_restart_is_named(stranger: Any) -> None:
+    facts = healthy()
+    started_before_the_fix(facts)
+    stranger(facts)
+    with pytest.raises(RefusedError) as caught:
+        plan(facts)
+    assert caught.value.exit_code == ExitCode.REFUSED
+    assert "not ours to end" in caught.value.message
+
+
+def test_a_neighbour_is_no_reason_to_refuse_when_nothing_is_to_be_done() -> None:
+    facts = healthy()
+    stranger_on_gpu(facts)
+    assert not plan(facts).changes
+
+
+def test_without_nvidia_smi_a_restart_is_refused_but_not_on_cpu() -> None:
+    facts = healthy()
+    started_before_the_fix(facts)
+    facts["gpus"] = {"available": False, "why": "nvidia-smi is not there", "gpus": [], "holders": []}
+    with pytest.raises(RefusedError, match="nvidia-smi is not there"):
+        plan(facts)
+    found = picture(facts)
+    args = {**found.node.server.args, "device": "cpu"}
+    server = found.node.server.model_copy(update={"args": args})
+    on_cpu = dataclasses.replace(found, node=dataclasses.replace(found.node, server=server))
+    assert build(on_cpu, prove(on_cpu)).restart
+
+
+@pytest.mark.parametrize("missing", ["procs", "bytecode"])
+def test_what_cannot_be_seen_is_not_touched(missing: str) -> None:
+    facts = healthy()
+    started_before_the_fix(facts)
+    facts[missing] = {"error": {"kind": "permission", "message": "not allowed"}}
+    with pytest.raises(RefusedError, match=r"could not be (read|looked at)"):
+        plan(facts, pristine())
+
+
+def test_a_foreign_edit_is_refused_with_its_diff() -> None:
+    sources = dict(pristine())
+    text = sources[DEEPSEEK]
+    assert text is not None
+    sources[DEEPSEEK] = text.replace(b"self.layers_to_capture = []", b"self.layers_to_capture = list()")
+    with pytest.raises(RefusedError, match="does not fit") as caught:
+        plan(sources=sources)
+    assert "layers_to_capture" in caught.value.data["diff"]
+
+
+def test_a_missing_draft_is_refused() -> None:
+    facts = healthy()
+    facts["configs"][DRAFT] = {
+        "exists": False,
+        "sha256": None,
+        "symlink": None,
+        "real_path": DRAFT,
+        "text": None,
+    }
+    with pytest.raises(RefusedError, match=f"{DRAFT} does not exist"):
+        plan(facts)
+
+
+def test_a_linked_config_is_replaced_and_not_written_through() -> None:
+    facts = healthy()
+    facts["configs"][DRAFT].update(symlink="../../blobs/abc", text=config([2, 30, 58]))
+    assert plan(facts).config[0].replace_symlink
+
+
+def with_args(found: Picture, **args: Any) -> Picture:
+    server = found.node.server.model_copy(update={"args": {**found.node.server.args, **args}})
+    return dataclasses.replace(found, node=dataclasses.replace(found.node, server=server))
+
+
+def test_arguments_that_sglang_would_change_are_refused_with_the_values() -> None:
+    """The incident: --speculative-num-steps 1 silently overrode the draft tokens."""
+    found = with_args(picture(), **{"speculative-num-steps": 1})
+    with pytest.raises(UsageError, match=r"speculative_num_draft_tokens 6 would become 2") as caught:
+        build(found, prove(found))
+    assert caught.value.exit_code == ExitCode.USAGE
+
+
+def test_no_sglang_at_all_is_refused() -> None:
+    facts = healthy()
+    facts["package"] = {"error": {"kind": "missing", "message": "no package 'sglang'"}}
+    with pytest.raises(RefusedError, match="no package 'sglang'"):
+        plan(facts, {})
+
+
+def test_a_version_that_the_fix_does_not_cover_is_refused() -> None:
+    facts = healthy()
+    facts["package"]["imported"]["version"] = "0.5.13"
+    with pytest.raises(RefusedError, match=r"0\.5\.13"):
+        plan(facts)
+    assert pictures.VERSION == "0.5.9"
