@@ -7,6 +7,7 @@ believes decides (PEP 552), so the text that is handed on is the one that the by
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.machinery
 import importlib.util
@@ -135,7 +136,9 @@ def load(install: Install, relative: str, known: Sequence[Path]) -> Loaded:
 def remember(memory: Path, relative: str, text: str) -> None:
     """Keep a text that has run, so that bytecode made from it is recognised after the source has changed."""
     place = memory / relative / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
-    if not place.exists():
+    if place.exists():
+        return
+    with contextlib.suppress(OSError):  # a full or read-only disk is no reason not to serve
         place.parent.mkdir(parents=True, exist_ok=True)
         beside = place.with_suffix(f".{os.getpid()}.tmp")
         beside.write_text(text, encoding="utf-8", newline="")

@@ -65,6 +65,8 @@ def main(argv: Sequence[str], home: Path) -> int:
         server: Server = pickle.loads(procs.compute_aside(lambda: prepare(argv, settings, install, home)))
     except ChildProcessError as error:
         return int(error.args[0])
+    # A rank may fail before this process has got round to its handler: until then the signal waits.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGQUIT})
     started = processes.start(server)
     children = started.children
 
@@ -73,6 +75,7 @@ def main(argv: Sequence[str], home: Path) -> int:
         processes.end_hard(children)
 
     signal.signal(signal.SIGQUIT, launch_phase_sigquit)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGQUIT})
     if settings.faults.ignore_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     facts = processes.wait_ready(started)

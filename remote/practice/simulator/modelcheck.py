@@ -155,5 +155,5 @@ def check_sharing(server: Server, owner: str, draft: Model) -> None:
         call = "embed, head = self.target_worker.model_runner.model.get_embed_and_head()"
         raise _missing((*frames, (_WORKER, "__init__", call)), owner, "get_embed_and_head")
     if server.eagle3 and "Eagle3" not in draft.architecture:
-        call = "if self.draft_model_runner.model.hot_token_id is not None:"
-        raise _missing((*frames, (_WORKER, "__init__", call)), draft.architecture, "hot_token_id")
+        call = "self.draft_model_runner.model.set_embed(embed)"
+        raise _missing((*frames, (_WORKER, "__init__", call)), draft.architecture, "set_embed")

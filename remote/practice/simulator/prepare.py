@@ -96,6 +96,8 @@ def prepare(argv: Sequence[str], settings: Settings, install: Install, home: Pat
         logs.raw(_import_failure(install, plan.syntax_error))
         raise SystemExit(1)
     logs.log(f"server_args={serverargs.record(values)}")
+    if draft is not None and plan.eager.layers is None and not (plan.eager.error or plan.fallback):
+        logs.raw(f"SIMULATED: what reaches the draft is not known, taken for wrong: {plan.eager.why}\n")
     logs.log("Using default HuggingFace chat template with detected content format: string")
     return pickle.dumps(
         Server(

@@ -54,6 +54,7 @@ def _child(title: str, run: Callable[[], int], keep: Iterable[int], parent: int 
     try:
         for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGQUIT})
         setproctitle.setproctitle(title)
         if parent is not None:
             die_with_parent(parent)

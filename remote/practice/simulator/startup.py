@@ -193,7 +193,9 @@ class Startup:
             raise modelcheck.no_draft(str(self.server.draft_path))
         modelcheck.check_draft(self.server, draft)
         self._distributed(0)
-        self._load(draft, draft.architecture, "loading-draft", self.server.settings.draft_mib, 0.15)
+        again = draft.architecture == self.server.target.architecture  # the target itself given as the draft
+        mib = self.server.settings.weights_mib if again else self.server.settings.draft_mib
+        self._load(draft, draft.architecture, "loading-draft", mib, 0.15)
         self._kv_cache(256, "K size")
         modelcheck.check_sharing(self.server, target, draft)
         if not self.server.values["disable_cuda_graph"]:

@@ -56,7 +56,7 @@ class Plan:
         modes (0.5.11) all come before; else the last call is the model runner's, after the graphs, and every
         call logs as much as the others.
         """
-        messages = [message for _, message in self.logged]
+        messages = [message for level, message in self.logged if level != "debug"]
         if self.eager.site == self.graph.site:
             return messages, []
         after = len(messages) // 2 if len(messages) % 2 == 0 else max(1, len(messages) // 3)

@@ -138,6 +138,22 @@ def test_a_missing_target_ends_the_launcher(node: Node) -> None:
     assert "server_args=" not in log
 
 
+def test_the_target_given_as_the_draft_does_not_fit_twice(node: Node) -> None:
+    code, log = run(node, "--speculative-draft-model-path", str(node.root / "target"))
+    assert code == KILLED
+    assert cause(log) == "gpu-oom"
+    node.settings(memory_is_limited=False, weights_mib=1000)
+    code, log = run(node, "--speculative-draft-model-path", str(node.root / "target"))
+    assert code == KILLED
+    assert "AttributeError: 'DeepseekV3ForCausalLM' object has no attribute 'set_embed'" in log
+
+
+def test_the_algorithm_eagle_with_an_eagle3_draft_never_guesses_right(node: Node) -> None:
+    with started(node, "--speculative-algorithm", "EAGLE") as server:
+        server.wait_ready()
+        assert server.generate(50)["meta_info"]["spec_accept_token_num"] == 0
+
+
 @pytest.mark.parametrize(
     ("faults", "code"),
     [({"oom_at": "graph-capture"}, "gpu-oom"), ({"nccl": True}, "nccl"), ({"warmup_fails": True}, "warmup")],
