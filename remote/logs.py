@@ -101,31 +101,30 @@ def of_node(session: Session, asked: Asked) -> Logs:
 def of_file(path: Path, asked: Asked) -> Logs:
     """A log on the local disk, read the same way and without a node. UsageError when it cannot be."""
     grep = asked.pattern()
-    search = re.compile("|".join(patterns.LINES).encode())
-    wanted = re.compile(grep.encode()) if grep is not None else None
-    known: list[tuple[int, str]] = []
+    wanted = re.compile(grep) if grep is not None else None
     lines: list[tuple[int | None, str]] = []
-    try:
+
+    def watched() -> Iterator[tuple[int, str]]:
         for number, line in _numbered(path):
-            if search.search(line):
-                known.append((number, line.decode("utf-8", "replace")))
             if wanted is None or wanted.search(line):
-                lines.append((number, line.decode("utf-8", "replace").rstrip("\n")))
+                lines.append((number, line))
                 if len(lines) > 2 * asked.lines:
                     del lines[: -asked.lines]
+            yield number, line
+
+    try:
+        found = tuple(boots.read_lines(patterns.select(watched())))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="check the path") from None
-    return Logs(
-        str(path), True, str(path), True, tuple(boots.read_lines(known)), tuple(lines[-asked.lines :])
-    )
+    return Logs(str(path), True, str(path), True, found, tuple(lines[-asked.lines :]))
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
+def _numbered(path: Path) -> Iterator[tuple[int, str]]:
     """Lines with their numbers; a line longer than a block comes in pieces with one number."""
     number = 1
     with path.open("rb") as file:
         while line := file.readline(BLOCK):
-            yield number, line
+            yield number, line.decode("utf-8", "replace").rstrip("\n")
             number += line.endswith(b"\n")
 
 

@@ -59,12 +59,20 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
         "gpus": {"timeout_s": GPU_TIMEOUT_S},
         "log": {
             "path": server.log,
-            "patterns": [*patterns.LINES, *([bundle.marker] if bundle.marker else [])],
+            # Decode lines are the most of a log, and no claim is about them.
+            "patterns": [
+                "server_args=",
+                *patterns.STAGES,
+                *patterns.FAILURES,
+                *([bundle.marker] if bundle.marker else []),
+            ],
             "boot": "last",
             "tail_bytes": 0,
         },
         "state": {},
     }
+    if server.draft_model_path:
+        wanted["weights"] = {"directory": server.draft_model_path}
     if probe:
         get = {"method": "GET", "body": None}
         wanted["http"] = {

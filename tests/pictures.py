@@ -86,7 +86,7 @@ def fixed() -> dict[str, bytes | None]:
 
 
 def config(ids: list[int]) -> str:
-    draft = {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1}
+    draft = {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "draft_vocab_size": 32000}
     return json.dumps({**draft, "eagle_config": {"eagle_aux_hidden_state_layer_ids": ids}}, indent=2) + "\n"
 
 
@@ -195,6 +195,13 @@ def healthy() -> dict[str, Any]:
                 {"line": number, "text": text, "patterns": []}
                 for number, text in enumerate(LOG_LINES, start=1)
             ],
+        },
+        "weights": {
+            "exists": True,
+            "files": {"config.json": 900, "model.safetensors": 1_000_000},
+            "shapes": {"fc.weight": [7168, 3 * 7168], "lm_head.weight": [32000, 7168], "d2t": [32000]},
+            "shards": [],
+            "problem": None,
         },
         "state": {"exists": False, "lock": None, "deploys": [], "boots": [], "journal_tail": []},
         "http": {

@@ -214,6 +214,23 @@ def unhealthy(facts: Facts) -> None:
     facts["http"]["health"] = {"status": 503, "elapsed_s": 20.0, "body": ""}
 
 
+def no_weights(facts: Facts) -> None:
+    facts["weights"].update(files={"config.json": 900}, shapes=None)
+
+
+def narrow_fc(facts: Facts) -> None:
+    facts["weights"]["shapes"]["fc.weight"] = [7168, 2 * 7168]
+
+
+def no_head(facts: Facts) -> None:
+    """It would be left at random values, and nothing would be accepted: no error anywhere."""
+    del facts["weights"]["shapes"]["lm_head.weight"]
+
+
+def pickled_weights(facts: Facts) -> None:
+    facts["weights"].update(files={"config.json": 900, "pytorch_model.bin": 1_000_000}, shapes=None)
+
+
 def other_interpreter(facts: Facts) -> None:
     launcher = facts["procs"]["processes"][0]
     launcher["argv"] = ["/usr/bin/python3", "-m", "sglang.launch_server", "--port", "8000"]
@@ -259,6 +276,10 @@ GONE |= {"log.boot", "health.http", "health.generate", "args.effective"}
         (no_tokens, {"health.generate": "fail"}),
         (not_sglang, {"health.generate": "unknown"}),
         (unhealthy, {"health.http": "fail"}),
+        (no_weights, {"config.draft": "fail"}),
+        (narrow_fc, {"config.draft": "fail"}),
+        (no_head, {"config.draft": "fail"}),
+        (pickled_weights, {"config.draft": "unknown"}),
         (other_interpreter, {"source.file": "fail"}),
         (other_search_path, {"source.file": "fail"}),
     ],

@@ -30,6 +30,7 @@ SECTIONS = {
     "http": "http",
     "log": "logs",
     "state": "state",
+    "weights": "weights",
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..checks import Check, unknown
 from ..picture import Picture, Unreadable
-from . import bytecode, config, gpu, health, log, process, server_args, source, wired
+from . import bytecode, config, draft, gpu, health, log, process, server_args, source, wired
 
 Proof = Callable[[Picture], Check]
 
@@ -18,6 +18,7 @@ PROOFS: dict[str, Proof] = {
     "source.behaviour": source.behaviour,
     "bytecode.fresh": bytecode.fresh,
     "config.values": config.values,
+    "config.draft": draft.fits,
     "wiring.eager": wired.eager,
     "wiring.graph": wired.graph,
     "wiring.overlap": wired.overlap,

@@ -1,0 +1,105 @@
+"""Is the draft one that this server can use: its files, architecture, layers, vocabulary, fc width?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..checks import Check, Evidence, failed, passed, skipped, unknown
+from ..intent import wanted_args
+from ..picture import Picture
+from ..sglang import draft
+
+
+def fits(picture: Picture) -> Check:
+    """What would fail at start, or be served and accept nothing, is found from config and headers alone."""
+    id, node = "config.draft", picture.node
+    algorithm = wanted_args(node.server).get("speculative_algorithm")
+    expected = "a draft that fits the target and its layer ids"
+    if algorithm is None:
+        return skipped(id, expected, "the server speculates not at all")
+    path, config = node.server.draft_model_path, picture.config
+    fix_it = f"check draft_model_path of server '{node.server_name}' in the inventory"
+    if path is None or config is None:
+        return failed(id, expected, "the server has no draft_model_path", remedy=fix_it)
+    if path == node.server.model_path:
+        why = "the target itself is given as the draft"
+        return failed(id, expected, why, Evidence("inventory", path), remedy=fix_it)
+    weights = picture.section("weights")
+    if not weights["exists"]:
+        return failed(id, expected, f"{path}: {weights['problem']}", Evidence(path, "absent"), remedy=fix_it)
+    values = _object(config.text)
+    if values is None:
+        return unknown(
+            id, expected, f"{config.path} is no JSON object", remedy=f"inv diagnose --node {node.name}"
+        )
+    shapes: Mapping[str, Sequence[int]] | None = weights["shapes"]
+    found = [
+        f"{problem.code}: {problem.text}"
+        for problem in draft.problems(
+            values,
+            algorithm=str(algorithm),
+            header=shapes,
+            files=weights["files"],
+            shards=weights["shards"],
+        )
+    ]
+    width = fc_width(picture, values, shapes)
+    if width.problem:
+        found.append(width.problem)
+    evidence = [Evidence(f"{path}/config.json", f"architectures {values.get('architectures')}")]
+    if width.text:
+        evidence.append(Evidence(f"{path}/*.safetensors", width.text))
+    if found:
+        return failed(
+            id, expected, found[0], *(Evidence(path, each) for each in found), *evidence, remedy=fix_it
+        )
+    if shapes is None:
+        why = weights["problem"] or "no safetensors file: the shapes cannot be read"
+        return unknown(id, expected, why, *evidence, remedy=f"inv diagnose --node {node.name}")
+    return passed(id, expected, width.text or f"{len(shapes)} tensors", *evidence)
+
+
+@dataclass(frozen=True)
+class Width:
+    """What the `fc` of an EAGLE-3 draft takes, held against the layer ids: text, and what is wrong."""
+
+    text: str = ""
+    problem: str = ""
+
+
+def fc_width(
+    picture: Picture, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]] | None
+) -> Width:
+    """`fc.weight` is [hidden, n x target hidden]: n must be the number of layer ids (llama_eagle3.py)."""
+    shape = (shapes or {}).get("fc.weight")
+    target = _hidden_size(picture.model_config)
+    if shape is None or len(shape) != 2 or not target:
+        return Width()
+    states, rest = divmod(shape[1], target)
+    text = f"fc takes {shape[1]} = {states} x {target}"
+    if rest:
+        return Width(
+            text, f"draft-shape: fc takes {shape[1]}, no multiple of the target's hidden size {target}"
+        )
+    eagle = values.get("eagle_config")
+    ids = eagle.get("eagle_aux_hidden_state_layer_ids") if isinstance(eagle, dict) else None
+    if isinstance(ids, list) and len(ids) != states:
+        return Width(text, f"draft-shape: {len(ids)} layer ids, and fc takes {states} states")
+    return Width(text)
+
+
+def _hidden_size(model_config: Mapping[str, Any] | None) -> int | None:
+    text = (model_config or {}).get("text_config") or model_config or {}
+    size = text.get("hidden_size")
+    return size if isinstance(size, int) else None
+
+
+def _object(text: bytes | None) -> Mapping[str, Any] | None:
+    try:
+        value = json.loads(text or b"")
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
