@@ -25,7 +25,7 @@ from .reporting import Reporter
 from .session import Session
 from .start import start_server
 from .verify import wiring_json
-from .work import Done, Work, locked, planned_json
+from .work import Done, Work, locked, planned_json, unchanged
 
 Confirm = Callable[[Plan], bool]
 
@@ -90,8 +90,8 @@ def deploy_fix(
         planned = tuple(planned_json(action) for action in plan.actions)
         return Deployed(name, None, planned, tuple(found), picture, True)
     if not plan.changes:
-        unchanged = tuple(Done(a.id, False, a.detail).to_json() for a in plan.actions)
-        return Deployed(name, None, unchanged, tuple(found), picture, False)
+        in_place = tuple(unchanged(action).to_json() for action in plan.actions)
+        return Deployed(name, None, in_place, tuple(found), picture, False)
     confirm(plan)
     with locked(session, f"deploy-fix {bundle.name}", reporter, wait_s=wait_s) as work:
         actions = apply(work, plan, picture)

@@ -23,7 +23,7 @@ from .reporting import Reporter
 from .session import Session
 from .start import Boot, refuse_if_up, start, start_server
 from .status import boot_id
-from .work import Done, Work, locked, planned_json
+from .work import Done, Work, locked, planned_json, unchanged
 
 Confirm = Callable[[Plan], bool]
 
@@ -111,7 +111,7 @@ def _carry_out(
     if dry_run:
         return Stepped(node, tuple(planned_json(action) for action in actions))
     if not any(action.would_change for action in actions):
-        return Stepped(node, tuple(Done(a.id, False, a.detail).to_json() for a in actions))
+        return Stepped(node, tuple(unchanged(action).to_json() for action in actions))
     confirm(plan)
     with locked(session, name, reporter, wait_s=wait_s) as work:
         done = act(work)

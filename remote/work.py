@@ -30,6 +30,11 @@ class Done:
         return value
 
 
+def unchanged(action: Action) -> Done:
+    """An action for which there was nothing to do: ended processes are told all the same, none."""
+    return Done(action.id, False, action.detail, () if action.id in ("kill-stale", "stop") else None)
+
+
 def planned_json(action: Action) -> dict[str, Any]:
     """An action of a dry run: nothing changed, and whether it would."""
     value: dict[str, Any] = {
