@@ -10,7 +10,7 @@ believed if the source's time in whole seconds and its size are those in the hea
 
 from __future__ import annotations
 
-import base64
+import binascii
 import os
 import sys
 
@@ -30,7 +30,7 @@ def unpack(z: str) -> bytes:
     """base64(zlib(content)) -> content."""
     import zlib
 
-    return zlib.decompress(base64.b64decode(z))
+    return zlib.decompress(binascii.a2b_base64(z))
 
 
 def compile_source(source: bytes, label: str) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import os
 import stat
 
@@ -95,9 +95,13 @@ def record_hashes(root: str, paths: list[str]) -> dict[str, str]:
             for path in paths:
                 marker = f"\n{path},sha256="
                 at = text.find(marker)
-                if at >= 0:
-                    digest = text[at + len(marker) :].partition(",")[0]
-                    said.setdefault(path, set()).add(base64.urlsafe_b64decode(digest + "==").hex())
+                if at < 0:
+                    continue
+                digest = text[at + len(marker) :].partition(",")[0].replace("-", "+").replace("_", "/")
+                try:
+                    said.setdefault(path, set()).add(binascii.a2b_base64(digest + "==").hex())
+                except ValueError:
+                    said.setdefault(path, set()).update(("not", "readable"))
     return {path: hashes.pop() for path, hashes in said.items() if len(hashes) == 1}
 
 
@@ -154,7 +158,10 @@ def _packed(path: str, limit: int) -> dict[str, Any]:
     if size > limit:
         raise OpError("unsupported", f"{path}: {size} bytes are more than {limit}", path=path)
     facts, data = describe(path)
-    return {"sha256": facts["sha256"], "z": base64.b64encode(zlib.compress(data, 6)).decode()}
+    return {
+        "sha256": facts["sha256"],
+        "z": binascii.b2a_base64(zlib.compress(data, 6), newline=False).decode(),
+    }
 
 
 OPS = {"facts.files": files, "facts.configs": configs, "read_files": read_files}

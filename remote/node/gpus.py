@@ -6,7 +6,7 @@ while the memory is in use.
 """
 
 # No pathlib on the node: importing it costs milliseconds of its CPU.
-# ruff: noqa: PTH208
+# ruff: noqa: PTH113, PTH118, PTH208
 
 from __future__ import annotations
 
@@ -35,13 +35,10 @@ SLACK_SHARE = 0.02
 
 
 def find_program(path: str | None) -> str | None:
-    """nvidia-smi in `path` (like $PATH, which is taken when it is None), then in the usual places."""
-    import shutil
-
-    places = os.environ.get("PATH", "") if path is None else path
-    return shutil.which(
-        "nvidia-smi", path=os.pathsep.join([places, *USUAL_PLACES] if path is None else [places])
-    )
+    """nvidia-smi in `path` (like $PATH); with None in $PATH itself and then in the usual places."""
+    places = path.split(os.pathsep) if path is not None else [*os.get_exec_path(), *USUAL_PLACES]
+    programs = (os.path.join(place, "nvidia-smi") for place in places if place)
+    return next((found for found in programs if os.path.isfile(found) and os.access(found, os.X_OK)), None)
 
 
 def number(text: str) -> int | None:

@@ -196,10 +196,7 @@ def _roots(folder: str) -> list[str]:
 
 def _sites() -> list[str]:
     """Directories of installed packages that need not be on this interpreter's path."""
-    import sysconfig
-
-    own = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), _user_site()]
-    return [*own, *(place for pattern in _ELSEWHERE for place in sorted(glob.glob(pattern)))]
+    return [_user_site(), *(place for pattern in _ELSEWHERE for place in sorted(glob.glob(pattern)))]
 
 
 def compile_check(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:

@@ -55,6 +55,15 @@ def test_two_records_that_disagree_say_nothing(probe: Probe, tmp_path: Path) -> 
     assert found["sglang/same.py"]["record_sha256"] == found["sglang/same.py"]["sha256"]
 
 
+def test_damaged_record_says_nothing(probe: Probe, tmp_path: Path) -> None:
+    install(tmp_path, "0.5.9", {"sglang/a.py": b"a\n", "sglang/b.py": b"b\n"})
+    record = tmp_path / "sglang-0.5.9.dist-info/RECORD"
+    record.write_text(record.read_text().replace("sglang/a.py,sha256=", "sglang/a.py,sha256=x"))
+    found = look(probe, tmp_path, "sglang/a.py", "sglang/b.py")
+    assert found["sglang/a.py"]["record_sha256"] != found["sglang/a.py"]["sha256"]
+    assert found["sglang/b.py"]["record_sha256"] == found["sglang/b.py"]["sha256"]
+
+
 def test_record_of_another_distribution_is_not_taken(probe: Probe, tmp_path: Path) -> None:
     install(tmp_path, "0.5.9", {"sglang/a.py": b"a\n"})
     (tmp_path / "sglang-0.5.9.dist-info").rename(tmp_path / "sglang_router-0.5.9.dist-info")
