@@ -14,35 +14,46 @@ _ORDER = ("fail", "unknown", "pass", "skip")
 _WORDS = {"fail": "FAIL", "unknown": "????", "pass": "pass", "skip": "skip"}
 # What is shown of a long list of evidence (one line per rank, say): the rest is in --json.
 SHOWN_EVIDENCE = 6
+# The longest id of the contract: the column after it is aligned.
+ID_WIDTH = len("process.after_fix")
 
 
 def print_checks(out: Console, node: str, checks: Sequence[Check], *, verbose: bool = False) -> None:
-    """Every check once; those that did not pass with what was expected, seen, and where."""
-    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), expand=False)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    """Every check once; those that did not pass with what was expected, seen, where, and what to type."""
     for check in sorted(checks, key=lambda check: _ORDER.index(check.verdict)):
-        table.add_row(Text(_WORDS[check.verdict], style=check.verdict), check.id, _body(check, verbose))
-    out.print(table)
+        _print_check(out, check, in_full=verbose or check.verdict in ("fail", "unknown"))
     print_verdict(out, node, checks)
 
 
-def _body(check: Check, verbose: bool) -> Text:
-    text = Text(check.observed, style="skip" if check.verdict == "skip" else "")
-    if check.verdict in ("fail", "unknown"):
-        text.append(f"\nexpected: {check.expected}")
-    if check.verdict in ("fail", "unknown") or verbose:
-        for each in check.evidence[:SHOWN_EVIDENCE]:
-            text.append(f"\n  {each.source}: ", style="quiet")
-            text.append(each.text)
-        more = len(check.evidence) - SHOWN_EVIDENCE
-        if more > 0:
-            text.append(f"\n  and {more} more (--json shows all)", style="quiet")
-        if check.remedy:
-            text.append("\nnext: ", style="heading")
-            text.append(check.remedy)
-    return text
+def _print_check(out: Console, check: Check, *, in_full: bool) -> None:
+    quiet = "quiet" if check.verdict == "skip" else ""
+    heading = Text.assemble(
+        (_WORDS[check.verdict], check.verdict), " ", (f"{check.id:<{ID_WIDTH}}", "heading"), " "
+    )
+    _print_hanging(out, heading, Text(check.observed, style=quiet))
+    if not in_full:
+        return
+    _print_hanging(out, Text("       expected ", style="quiet"), Text(check.expected))
+    for each in check.evidence[:SHOWN_EVIDENCE]:
+        _print_hanging(
+            out,
+            Text("       seen     ", style="quiet"),
+            Text.assemble((each.source, "quiet"), ": ", each.text),
+        )
+    more = len(check.evidence) - SHOWN_EVIDENCE
+    if more > 0:
+        out.print(Text(f"                and {more} more (--json shows all)", style="quiet"))
+    if check.remedy:
+        _print_hanging(out, Text("       next     ", style="heading"), Text(check.remedy))
+
+
+def _print_hanging(out: Console, heading: Text, body: Text) -> None:
+    """`heading`, and `body` beside it: its further lines begin where its first one does."""
+    table = Table.grid()
+    table.add_column(no_wrap=True, width=len(heading))
+    table.add_column(overflow="fold")
+    table.add_row(heading, body)
+    out.print(table)
 
 
 def print_verdict(out: Console, node: str, checks: Sequence[Check]) -> None:
