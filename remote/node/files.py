@@ -84,7 +84,7 @@ def record_hashes(root: str, paths: list[str]) -> dict[str, str]:
     RECORD: https://packaging.python.org/en/latest/specifications/recording-installed-packages/ . More than
     one belongs to a package when an older version's folder was left behind.
     """
-    said: dict[str, set[str]] = {}
+    said: dict[str, set[str | None]] = {}
     packages = {path.partition("/")[0] for path in paths}
     for package in sorted(packages):
         for folder in dist_infos(root, package):
@@ -98,11 +98,18 @@ def record_hashes(root: str, paths: list[str]) -> dict[str, str]:
                 if at < 0:
                     continue
                 digest = text[at + len(marker) :].partition(",")[0].replace("-", "+").replace("_", "/")
-                try:
-                    said.setdefault(path, set()).add(binascii.a2b_base64(digest + "==").hex())
-                except ValueError:
-                    said.setdefault(path, set()).update(("not", "readable"))
-    return {path: hashes.pop() for path, hashes in said.items() if len(hashes) == 1}
+                said.setdefault(path, set()).add(_hex(digest))
+    agreed = {path: hashes.pop() for path, hashes in said.items() if len(hashes) == 1}
+    return {path: digest for path, digest in agreed.items() if digest is not None}
+
+
+def _hex(digest: str) -> str | None:
+    """A SHA-256 in base64 as hex, None if it is not one."""
+    try:
+        data = binascii.a2b_base64(digest + "==")
+    except ValueError:
+        return None
+    return data.hex() if len(data) == 32 else None
 
 
 def dist_infos(root: str, package: str) -> list[str]:
