@@ -38,8 +38,6 @@ class TerminalReporter:
         if self._out.is_terminal:
             self._status = self._out.status(self._text(id, detail), spinner="line")
             self._status.start()
-        else:
-            self._out.print(self._text(id, detail), soft_wrap=True)
 
     def progress(self, text: str) -> None:
         if self._status is not None:
