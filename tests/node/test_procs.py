@@ -275,7 +275,7 @@ def test_listener_on_ipv6(probe: Probe) -> None:
 
 
 def test_time_wait_is_not_a_listener(probe: Probe) -> None:
-    """Case 067, with real sockets: after the server has gone its port is in TIME_WAIT, which blocks nobody."""
+    """Case 067, with real sockets: what is left of an ended server is TIME_WAIT, which blocks nobody."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         client = socket.create_connection(("127.0.0.1", port))
@@ -311,3 +311,12 @@ def test_name_with_brackets_and_spaces(probe: Probe) -> None:
         assert found["comm"] == "a) S 1 (b"
         assert found["ppid"] == os.getpid()
         assert look(probe)["self"]["ancestors"][0] == os.getppid()
+
+
+def test_servers_own_command_makes_a_launcher(probe: Probe) -> None:
+    """An inventory may replace `python -m sglang.launch_server` by a program of its own."""
+    argv = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
+    with spawned([*argv, "--port", "1"]) as process:
+        assert process.pid not in by_pid(look(probe))
+        assert by_pid(look(probe, command=argv))[process.pid]["role"] == "launcher"
+        assert process.pid not in by_pid(look(probe, command=[*argv, "--port", "2"]))
