@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import UnhealthyError
-from .helper import Pending
 from .intent import expected_ranks, http_host
 from .inventory import Node
 from .observe import GENERATE_TIMEOUT_S, generate_request
+from .pending import Pending
 from .reporting import Reporter
 from .session import Session
 from .sglang import failures, progress

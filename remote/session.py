@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import NodeError
-from .helper import Helper, Pending, open_helper
+from .helper import Helper, open_helper
 from .inventory import Node
 from .node_errors import translate
+from .pending import Pending
 from .ssh import Target, connect
 
 # Longer than any operation that has no limit of its own: an answer that takes longer is lost.
