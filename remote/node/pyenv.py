@@ -16,7 +16,7 @@ import re
 import sys
 
 from .files import dist_infos
-from .fsio import op_error, read_bytes
+from .fsio import read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -199,102 +199,4 @@ def _sites() -> list[str]:
     return [_user_site(), *(place for pattern in _ELSEWHERE for place in sorted(glob.glob(pattern)))]
 
 
-def compile_check(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
-    """{path_label, z: base64(zlib(source))} -> {ok, error: {line, message}|null}; nothing is written."""
-    from .bytecode import compile_source, unpack
-
-    error = compile_source(unpack(params["z"]), str(params["path_label"]))
-    return {"ok": error is None, "error": error}
-
-
-def compile_files(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
-    """{paths: [absolute]} -> {path: {ok: bool|null, error: {line, message}|null}}; null: not readable."""
-    from .bytecode import compile_source
-
-    found: dict[str, Any] = {}
-    for path in params["paths"]:
-        try:
-            error = compile_source(read_bytes(path), path)
-        except OSError as problem:
-            message = op_error(problem, path).message
-            found[path] = {"ok": None, "error": {"line": None, "message": message}}
-            continue
-        found[path] = {"ok": error is None, "error": error}
-    return found
-
-
-# Runs in the server's interpreter and environment. Standard output is the answer's alone.
-_TRIAL = """
-import importlib, json, os, sys, traceback
-answer = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
-name = sys.argv[1]
-top = name.partition(".")[0]
-def ours(path):
-    return path is not None and (os.sep + top + os.sep) in str(path)
-def judge(error):
-    frames = traceback.extract_tb(error.__traceback__)
-    own = name.replace(".", os.sep)
-    if isinstance(error, SyntaxError):
-        return ours(error.filename)
-    if isinstance(error, ImportError):
-        missing = (error.name or "").partition(".")[0] == top
-        return missing and "circular import" not in str(error)
-    last = frames[-1].filename if frames else ""
-    return last.endswith((own + ".py", own + os.sep + "__init__.py"))
-try:
-    module = importlib.import_module(name)
-    result = {"outcome": "imported", "file": getattr(module, "__file__", None), "message": None}
-except BaseException as error:
-    outcome = "failed" if judge(error) else "not-possible"
-    text = type(error).__name__ + ": " + str(error)
-    if isinstance(error, SyntaxError):
-        text += " (%s, line %s)" % (error.filename, error.lineno)
-    result = {"outcome": outcome, "file": None, "message": text[:2000]}
-answer.write(json.dumps(result))
-answer.close()
-os._exit(0)
-"""
-
-
-def import_check(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
-    """{module, env, cwd, timeout_s} -> {outcome, file, message}: imports it in a process of its own.
-
-    outcome: "imported"; "failed": the module or its package is at fault (syntax, a name that is not there);
-    "not-possible": something else is missing here (torch, a GPU), which tells nothing; "timeout".
-    """
-    import signal
-    import subprocess
-
-    from .server import environment
-
-    timeout_s = float(params.get("timeout_s") or 60)
-    process = subprocess.Popen(
-        [sys.executable, "-B", "-c", _TRIAL, params["module"]],
-        cwd=params.get("cwd"),
-        env=environment(params.get("env") or {}),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        data, _ = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return {"outcome": "timeout", "file": None, "message": f"not imported within {timeout_s:g} s"}
-    try:
-        result: dict[str, Any] = json.loads(data)
-    except ValueError:
-        message = f"the interpreter ended with {process.returncode} in the middle of the import"
-        return {"outcome": "not-possible", "file": None, "message": message}
-    return result
-
-
-OPS = {
-    "facts.package": package,
-    "compile_check": compile_check,
-    "compile_files": compile_files,
-    "import_check": import_check,
-}
+OPS = {"facts.package": package}

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from remote.node import backup, fsio
+from remote.node import backup, fsio, rollback
 from remote.node.base import OpError
 from remote.node.state import State
 from tests.node.kit import ROOT, Probe, unprivileged
@@ -50,7 +50,7 @@ def write(probe: Probe, *files: dict[str, Any], deploy_id: str = "d1") -> list[d
 
 
 def restore(probe: Probe, deploy_id: str = "d1", **params: Any) -> list[dict[str, Any]]:
-    result: list[dict[str, Any]] = backup.restore({"deploy_id": deploy_id, **params}, probe.ctx)["files"]
+    result: list[dict[str, Any]] = rollback.restore({"deploy_id": deploy_id, **params}, probe.ctx)["files"]
     return result
 
 
@@ -402,7 +402,7 @@ CRASH = """
 import json, os, shutil, signal, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from remote.node import backup, fsio
+from remote.node import backup, fsio, rollback
 from tests.node.kit import Probe
 from tests.node.test_backup import snapshot, wanted
 
@@ -452,13 +452,13 @@ while True:
         victim = Probe(state)
         crash_at(number)
         victim.state.take_lock({"who": "victim"})
-        change(victim) if what == "write" else backup.restore({"deploy_id": "d1"}, victim.ctx)
+        change(victim) if what == "write" else rollback.restore({"deploy_id": "d1"}, victim.ctx)
         os._exit(0)
     _, status = os.waitpid(pid, 0)
     probe = Probe(state)
     probe.state.take_lock({"who": "next"})
     interrupted = probe.state.interrupted()
-    done = backup.recover({}, probe.ctx)
+    done = rollback.recover({}, probe.ctx)
     assert [entry["deploy_id"] for entry in done["recovered"]] == interrupted, done
     assert done["foreign"] == [], done
     assert probe.state.interrupted() == []
@@ -472,7 +472,7 @@ while True:
         assert contents == [b"a = 2\\n", b"b = 2\\n", b"{}", b"c = 1\\n"], contents
         assert (node / "blobs/ab12").read_text() == '{"ids": [2]}'
         seen["new"] += 1
-        backup.restore({"deploy_id": "d1"}, probe.ctx)
+        rollback.restore({"deploy_id": "d1"}, probe.ctx)
         assert snapshot(node) == old
     probe.state.release_lock()
     if os.WIFEXITED(status):
@@ -510,16 +510,16 @@ def test_recover_leaves_a_file_alone_that_somebody_changed_since(probe: Probe, n
     with pytest.raises(OpError, match="recovered first"):
         restore(probe)
     (node / "b.py").write_bytes(b"b = 'mine'\n")
-    done = backup.recover({}, probe.ctx)
+    done = rollback.recover({}, probe.ctx)
     assert done == {
         "recovered": [{"deploy_id": "d1", "files": [str(node / "a.py")]}],
         "foreign": [str(node / "b.py")],
     }
     assert (node / "a.py").read_bytes() == b"a = 1\n"
     assert (node / "b.py").read_bytes() == b"b = 'mine'\n"
-    assert backup.recover({}, probe.ctx) == {"recovered": [], "foreign": []}
+    assert rollback.recover({}, probe.ctx) == {"recovered": [], "foreign": []}
 
 
 def test_they_are_changes() -> None:
-    for op in (backup.write_files, backup.restore, backup.recover):
+    for op in (backup.write_files, rollback.restore, rollback.recover):
         assert op.CHANGES  # type: ignore[attr-defined]

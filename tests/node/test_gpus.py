@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote.node import gpus, procfs
+from remote.node import gpus, gpuwait, procfs
 from remote.node.base import OpError
 from tests.node.kit import Probe, spawned
 from tests.support import wait_until
@@ -77,7 +77,7 @@ def test_ghost_utilization_is_no_holder(probe: Probe, tmp_path: Path) -> None:
     assert found["holders"] == []
     assert found["holders_known"] is True
     assert all(gpus.idle(gpu, 1024) for gpu in found["gpus"])
-    assert gpus.gpu_wait({"path": str(tmp_path / "bin"), "timeout_s": 5}, probe.ctx)["freed"] is True
+    assert gpuwait.gpu_wait({"path": str(tmp_path / "bin"), "timeout_s": 5}, probe.ctx)["freed"] is True
 
 
 def test_insufficient_permissions_on_a_mig_gpu(probe: Probe, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_insufficient_permissions_on_a_mig_gpu(probe: Probe, tmp_path: Path) -> 
     )
     assert gpus.idle(gpu, 1024) is None
     assert found["holders_known"] is False
-    waited = gpus.gpu_wait({"path": str(tmp_path / "bin"), "timeout_s": 60}, probe.ctx)
+    waited = gpuwait.gpu_wait({"path": str(tmp_path / "bin"), "timeout_s": 60}, probe.ctx)
     assert waited["freed"] is None
     assert "GPU 0" in waited["why"]
 
@@ -186,7 +186,7 @@ def test_one_lost_gpu_makes_the_whole_answer_unknown(probe: Probe, tmp_path: Pat
     found = look(probe, smi(tmp_path / "bin", TWO + "Unable to determine the device handle for GPU2\n"))
     assert found["available"] is False
     assert len(found["gpus"]) == 2
-    assert gpus.gpu_wait({"path": str(tmp_path / "bin"), "timeout_s": 0.1}, probe.ctx)["freed"] is None
+    assert gpuwait.gpu_wait({"path": str(tmp_path / "bin"), "timeout_s": 0.1}, probe.ctx)["freed"] is None
 
 
 def test_old_driver_without_mig_field(probe: Probe, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_old_driver_without_mig_field(probe: Probe, tmp_path: Path) -> None:
 def test_no_nvidia_smi(probe: Probe, tmp_path: Path) -> None:
     found = look(probe, str(tmp_path))
     assert (found["available"], found["why"], found["program"]) == (False, "nvidia-smi was not found", None)
-    waited = gpus.gpu_wait({"path": str(tmp_path), "timeout_s": 60}, probe.ctx)
+    waited = gpuwait.gpu_wait({"path": str(tmp_path), "timeout_s": 60}, probe.ctx)
     assert waited["freed"] is None
 
 
@@ -230,7 +230,9 @@ def test_wait_until_memory_is_back(probe: Probe, tmp_path: Path) -> None:
 
     thread = threading.Thread(target=free_when_seen)
     thread.start()
-    waited = gpus.gpu_wait({"path": path, "timeout_s": 40, "interval_s": 0.05, "pids_gone": [99]}, probe.ctx)
+    waited = gpuwait.gpu_wait(
+        {"path": path, "timeout_s": 40, "interval_s": 0.05, "pids_gone": [99]}, probe.ctx
+    )
     thread.join()
     assert waited["freed"] is True  # 1500 MiB is below 2 % of 97887
     assert [[gpu["memory_used_mib"] for gpu in event["gpus"]] for event in probe.events] == [
@@ -241,21 +243,21 @@ def test_wait_until_memory_is_back(probe: Probe, tmp_path: Path) -> None:
 
 def test_wait_gives_up(probe: Probe, tmp_path: Path) -> None:
     path = smi(tmp_path / "bin", TWO, "GPU-a, 99, python3, 69900\n")
-    waited = gpus.gpu_wait({"path": path, "timeout_s": 0.2, "interval_s": 0.05}, probe.ctx)
+    waited = gpuwait.gpu_wait({"path": path, "timeout_s": 0.2, "interval_s": 0.05}, probe.ctx)
     assert waited["freed"] is False
     assert waited["why"] == "memory still in use on GPU 0"
     assert waited["waited_s"] >= 0.2
-    others = gpus.gpu_wait({"path": path, "timeout_s": 5, "indices": [1]}, probe.ctx)
+    others = gpuwait.gpu_wait({"path": path, "timeout_s": 5, "indices": [1]}, probe.ctx)
     assert others["freed"] is True
-    above = gpus.gpu_wait({"path": path, "timeout_s": 5, "baseline_mib": 70000}, probe.ctx)
+    above = gpuwait.gpu_wait({"path": path, "timeout_s": 5, "baseline_mib": 70000}, probe.ctx)
     assert above["freed"] is True
-    absent = gpus.gpu_wait({"path": path, "timeout_s": 5, "indices": [1, 7]}, probe.ctx)
+    absent = gpuwait.gpu_wait({"path": path, "timeout_s": 5, "indices": [1, 7]}, probe.ctx)
     assert absent["freed"] is None
 
 
 def test_wait_for_pids_that_are_still_listed(probe: Probe, tmp_path: Path) -> None:
     path = smi(tmp_path / "bin", TWO.replace("70211", "4"), "GPU-a, 99, python3, 3\n")
-    waited = gpus.gpu_wait(
+    waited = gpuwait.gpu_wait(
         {"path": path, "timeout_s": 0.1, "interval_s": 0.05, "pids_gone": [99, 100]}, probe.ctx
     )
     assert (waited["freed"], waited["why"]) == (False, "still on the GPUs: 99")
@@ -265,7 +267,7 @@ def test_wait_is_cancelled(probe: Probe, tmp_path: Path) -> None:
     path = smi(tmp_path / "bin", TWO, "GPU-a, 99, python3, 69900\n")
     probe.cancel.set()
     with pytest.raises(OpError) as caught:
-        gpus.gpu_wait({"path": path, "timeout_s": 60}, probe.ctx)
+        gpuwait.gpu_wait({"path": path, "timeout_s": 60}, probe.ctx)
     assert caught.value.kind == "cancelled"
 
 

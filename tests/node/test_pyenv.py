@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from remote.node import pyenv
+from remote.node import importing, pyenv
 from tests.node.kit import ROOT, Probe
 
 ASK = (
@@ -262,11 +262,11 @@ def packed(text: str) -> str:
 
 def test_compile_check_writes_nothing(probe: Probe, tmp_path: Path) -> None:
     label = str(tmp_path / "x.py")
-    assert pyenv.compile_check({"path_label": label, "z": packed("a = 1\n")}, probe.ctx) == {
+    assert importing.compile_check({"path_label": label, "z": packed("a = 1\n")}, probe.ctx) == {
         "ok": True,
         "error": None,
     }
-    found = pyenv.compile_check({"path_label": label, "z": packed("a = 1\ndef (:\n")}, probe.ctx)
+    found = importing.compile_check({"path_label": label, "z": packed("a = 1\ndef (:\n")}, probe.ctx)
     assert found["ok"] is False
     assert found["error"]["line"] == 2
     assert list(tmp_path.iterdir()) == []
@@ -276,7 +276,7 @@ def test_compile_files(probe: Probe, tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text("a = 1\n")
     (tmp_path / "bad.py").write_text("a = (\n")
     names = [str(tmp_path / name) for name in ("good.py", "bad.py", "none.py")]
-    found = pyenv.compile_files({"paths": names}, probe.ctx)
+    found = importing.compile_files({"paths": names}, probe.ctx)
     assert [found[name]["ok"] for name in names] == [True, False, None]
 
 
@@ -310,7 +310,7 @@ def test_import_check(probe: Probe, tmp_path: Path, text: str, outcome: str) -> 
     (package / "part.py").write_text("from fakesgl.model import late\nthing = 1\n")
     (package / "model.py").write_text(text)
     params = {"module": "fakesgl.model", "env": {"PYTHONPATH": str(tmp_path)}, "cwd": None, "timeout_s": 60}
-    found = pyenv.import_check(params, probe.ctx)
+    found = importing.import_check(params, probe.ctx)
     assert found["outcome"] == outcome
     assert found["file"] == (str(package / "model.py") if outcome == "imported" else None)
     assert not list(tmp_path.rglob("*.pyc"))
@@ -319,4 +319,4 @@ def test_import_check(probe: Probe, tmp_path: Path, text: str, outcome: str) -> 
 def test_import_that_hangs_is_ended(probe: Probe, tmp_path: Path) -> None:
     (tmp_path / "hang.py").write_text("import time\ntime.sleep(600)\n")
     params = {"module": "hang", "env": {"PYTHONPATH": str(tmp_path)}, "cwd": str(tmp_path), "timeout_s": 1}
-    assert pyenv.import_check(params, probe.ctx)["outcome"] == "timeout"
+    assert importing.import_check(params, probe.ctx)["outcome"] == "timeout"

@@ -1,0 +1,78 @@
+"""Put back what a deploy replaced, or what an interrupted run left half done."""
+
+from __future__ import annotations
+
+from . import originals
+from .base import OpError, changes
+from .fsio import content_sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .base import Context
+    from .state import State
+
+
+@changes
+def restore(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """Put back what a deploy replaced, exactly: content, mode, owner, times, link; what it created goes.
+
+    {deploy_id, expect: {path: sha256}|null, force: bool}
+    -> {files: [{path, real_path, changed, sha256 (read back)}]}
+    OpError "missing" without such a deploy; "precondition" with `files` [{path, expected, found}] when a
+    file is neither as the deploy left it (or as `expect` says) nor original, unless `force`. Then nothing
+    is changed.
+    """
+    state: State = ctx.state
+    manifest = originals.manifest_of(state, params["deploy_id"])
+    if not manifest:
+        raise OpError("missing", f"there is no record of deploy {params['deploy_id']}")
+    expect = params.get("expect") or {}
+    todo = [entry for entry in manifest["files"] if not originals.in_place(entry)]
+    moved = []
+    for entry in todo:
+        wanted = expect.get(entry["path"], expect.get(entry["named"], entry["after_sha256"]))
+        if not originals.is_ours_or_original(entry, wanted):
+            found = content_sha256(entry["path"])
+            moved.append({"path": entry["named"], "expected": wanted, "found": found})
+    if moved and not params.get("force"):
+        paths = ", ".join(entry["path"] for entry in moved)
+        raise OpError("precondition", f"changed since the deploy: {paths}", files=moved)
+    if todo:
+        originals.save(state, {**manifest, "pending": todo})
+        originals.put_back(todo, state)
+        originals.save(state, {**manifest, "pending": None, "outcome": "restored", "restored": ctx.now()})
+    return {"files": [_read_back(entry, entry in todo) for entry in manifest["files"]]}
+
+
+def _read_back(entry: dict[str, Any], changed: bool) -> dict[str, Any]:
+    if not originals.in_place(entry):
+        raise OpError("internal", f"{entry['path']}: does not read back as it originally was")
+    sha256_now = content_sha256(entry["path"])
+    return {"path": entry["named"], "real_path": entry["path"], "changed": changed, "sha256": sha256_now}
+
+
+@changes
+def recover(_params: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """{} -> {recovered: [{deploy_id, files: [path]}], foreign: [path]}: end what an interrupted run began.
+
+    The originals of its unfinished write or restore are put back. A file that is neither original nor what
+    the run wrote was changed by somebody since: it is left as it is, and named in `foreign`.
+    """
+    state: State = ctx.state
+    recovered = []
+    foreign = []
+    for deploy_id in state.interrupted():
+        manifest = originals.manifest_of(state, deploy_id, finished=False)
+        entries = manifest["pending"]
+        originals.discard(entries)
+        ours = [entry for entry in entries if originals.is_ours_or_original(entry, entry["after_sha256"])]
+        foreign += [entry["named"] for entry in entries if entry not in ours]
+        originals.put_back(ours, state)
+        originals.save(state, {**manifest, "pending": None, "outcome": "recovered", "recovered": ctx.now()})
+        recovered.append({"deploy_id": deploy_id, "files": [entry["named"] for entry in ours]})
+    return {"recovered": recovered, "foreign": foreign}
+
+
+OPS = {"restore": restore, "recover": recover}
