@@ -42,7 +42,8 @@ def look(path: str) -> tuple[dict[str, Any], bytes | None]:
         if stat_bits.S_ISLNK(info.st_mode):
             target = os.readlink(path)
             data = read_bytes(path) if os.path.isfile(path) else None
-            return {"kind": "symlink", "target": target, "sha256": data and sha256(data), **owner}, data
+            digest = None if data is None else sha256(data)
+            return {"kind": "symlink", "target": target, "sha256": digest, **owner}, data
         if stat_bits.S_ISREG(info.st_mode):
             data = read_bytes(path)
             return {"kind": "file", "sha256": sha256(data), **owner}, data

@@ -130,6 +130,16 @@ def test_link_that_is_replaced_takes_the_files_mode(probe: Probe, node: Path) ->
     assert stat.S_IMODE((node / "config.json").lstat().st_mode) == 0o604
 
 
+@pytest.mark.parametrize("replace", [True, False])
+def test_empty_file_behind_a_link(probe: Probe, node: Path, replace: bool) -> None:
+    (node / "blobs/ab12").write_bytes(b"")
+    before = snapshot(node)
+    (done,) = write(probe, wanted(node / "config.json", b"{}", replace_symlink=replace))
+    assert done["before_sha256"] == digest(b"")
+    restore(probe)
+    assert snapshot(node) == before
+
+
 def test_nothing_to_do_changes_nothing(probe: Probe, node: Path) -> None:
     before = snapshot(node)
     (done,) = write(probe, wanted(node / "a.py", b"a = 1\n"))
