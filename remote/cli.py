@@ -138,6 +138,7 @@ def clean_text(text: str) -> str:
 
 def _clean_error(error: FixopsError) -> FixopsError:
     error.message, error.hint = clean_text(error.message), clean_text(error.hint)
+    error.data = _clean_tree(error.data, clean_text)
     return error
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from .sglang.redact import redact_text
 
-MASK = "[redacted]"
+MASK = "***"  # as remote/sglang/redact.py writes it
 
 
 def cleaner(secrets: Iterable[str]) -> Callable[[str], str]:

@@ -38,7 +38,7 @@ _SECRET_OPTION = re.compile(
 )
 _SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=.*", re.DOTALL)
-REDACTED = "[redacted]"
+REDACTED = "***"  # as the control side masks what it shows
 
 
 def role(process: dict[str, Any]) -> str | None:

@@ -143,7 +143,7 @@ def test_secrets_are_not_shown() -> None:
     assert not [item for item in shown if "S" in item]
     assert shown[-6:] == ["--ssl-keyfile", "k.pem", "--tokenizer-path", "t", "--max-total-tokens", "9"]
     assert procs.title({"argv": argv, "comm": "python"}).startswith(
-        "python --api-key [redacted] --admin-api-key=[red"
+        "python --api-key *** --admin-api-key=[red"
     )
 
 
@@ -174,7 +174,7 @@ def test_server_and_its_family(probe: Probe, tmp_path: Path) -> None:
     assert launcher["env"] == {
         "CUDA_VISIBLE_DEVICES": "0,1",
         "SGLANG_X": "1",
-        "SGLANG_API_KEY": "[redacted]",
+        "SGLANG_API_KEY": "***",
         "OTHER": "2",
     }
     assert launcher["log_fds"] == [str(tmp_path.resolve() / "server.log")]

@@ -1,0 +1,175 @@
+"""From a command's outcome to its exit code, its message and its one JSON document."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from remote import cli
+from remote.cli import Options, Outcome
+from remote.errors import (
+    ConnectError,
+    ExitCode,
+    FixopsError,
+    LockedError,
+    NodeError,
+    RefusedError,
+    UnhealthyError,
+    UsageError,
+    worst,
+)
+from remote.node_errors import translate
+
+
+@dataclass(frozen=True)
+class Result:
+    node: str
+    exit_code: ExitCode = ExitCode.OK
+    text: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"node": self.node, "text": self.text}
+
+
+JSON = Options("verify", json=True)
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    out = capsys.readouterr().out
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        ([0, 7, 0], 7),
+        ([8, 9], 8),
+        ([9, 0], 9),
+        ([4, 8], 4),
+        ([5, 4], 5),
+        ([7, 5], 7),
+        ([6, 7], 6),
+        ([1, 6], 1),
+        ([3, 1], 3),
+        ([], 0),
+    ],
+)
+def test_a_groups_code_is_that_of_its_worst_node(codes: list[int], expected: int) -> None:
+    assert worst([ExitCode(code) for code in codes]) == expected
+
+
+@pytest.mark.parametrize(("code", "has_error"), [(0, False), (7, False), (8, False), (9, False)])
+def test_a_verdict_is_no_error(code: int, has_error: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.finish(JSON, [Outcome("n", Result("n", ExitCode(code)), None)]) == code
+    found = document(capsys)
+    assert set(found) == {"schema", "command", "ok", "exit_code", "nodes", "error"}
+    assert (found["schema"], found["command"]) == (1, "verify")
+    assert (found["ok"], found["exit_code"]) == (code == 0, code)
+    assert (found["error"] is not None) is has_error
+    assert found["nodes"] == [{"node": "n", "text": ""}]
+
+
+@pytest.mark.parametrize("kind", [UsageError, ConnectError, LockedError, RefusedError, UnhealthyError])
+def test_an_error_is_one_short_message_and_one_document(
+    kind: type[FixopsError], capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = kind("n: it broke", hint="inv mend", node="n")
+    assert cli.finish(JSON, [Outcome("n", None, error)]) == kind.exit_code
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert found["error"] == {"code": kind.code, "message": "n: it broke", "hint": "inv mend"}
+    assert found["nodes"][0]["error"]["message"] == "n: it broke"
+    assert "it broke" in captured.err
+    assert "inv mend" in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_the_groups_error_is_the_worst_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = [
+        Outcome("a", None, RefusedError("a: refused", hint="x")),
+        Outcome("b", None, ConnectError("b: unreachable", hint="y")),
+        Outcome("c", Result("c"), None),
+    ]
+    assert cli.finish(JSON, outcomes) == ExitCode.CONNECT
+    found = document(capsys)
+    assert found["error"]["message"] == "b: unreachable"
+    assert [node.get("error", {}).get("code") for node in found["nodes"]] == ["refused", "connect", None]
+
+
+def leave(body: Any) -> int:
+    with pytest.raises(SystemExit) as caught:
+        cli.guarded(Options("verify"), body)
+    return int(str(caught.value.code))
+
+
+def test_ctrl_c_is_130(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> ExitCode:
+        raise KeyboardInterrupt
+
+    assert leave(interrupted) == 130
+    assert "inv verify again is safe" in capsys.readouterr().err
+
+
+def test_a_bug_is_1_and_shows_where(capsys: pytest.CaptureFixture[str]) -> None:
+    def bug() -> ExitCode:
+        raise KeyError("oops")
+
+    assert leave(bug) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "oops" in err
+
+
+def test_secrets_are_in_no_document_and_no_message(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "_known_secrets", {"sk-hunter2"})
+    error = RefusedError(
+        "n: --api-key sk-hunter2 is wrong", hint="not sk-hunter2", data={"diff": "+ sk-hunter2"}
+    )
+    outcomes = [
+        Outcome("n", Result("n", text="api_key='whatever-it-is' and sk-hunter2"), None),
+        Outcome("m", None, error),
+    ]
+    cli.finish(JSON, outcomes)
+    captured = capsys.readouterr()
+    for text in (captured.out, captured.err):
+        assert "sk-hunter2" not in text
+        assert "whatever-it-is" not in text
+
+
+def test_without_a_terminal_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    with pytest.raises(UsageError, match="no terminal"):
+        cli.must_confirm(Options("deploy-fix"), yes=False, dry_run=False)
+    cli.must_confirm(Options("deploy-fix"), yes=True, dry_run=False)
+    cli.must_confirm(Options("deploy-fix"), yes=False, dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("locked", ExitCode.LOCKED),
+        ("no-space", ExitCode.REFUSED),
+        ("read-only", ExitCode.REFUSED),
+        ("permission", ExitCode.REFUSED),
+        ("precondition", ExitCode.REFUSED),
+        ("compile", ExitCode.REFUSED),
+        ("missing", ExitCode.REFUSED),
+        ("internal", ExitCode.BUG),
+        ("not-locked", ExitCode.BUG),
+    ],
+)
+def test_what_fails_on_the_node_has_the_contracts_code(kind: str, code: ExitCode) -> None:
+    holder = {"who": "ops@desk", "command": "deploy-fix x", "since": "2026-11-29 10:00:00"}
+    error = translate(NodeError(kind, "/x: no", {"holder": holder}), "blackwell", "write_files")
+    assert error.exit_code == code
+    assert "blackwell" in error.message
+    assert error.hint
+    if kind == "locked":
+        assert "ops@desk" in error.message
