@@ -143,7 +143,7 @@ def test_secrets_are_not_shown() -> None:
     assert not [item for item in shown if "S" in item]
     assert shown[-6:] == ["--ssl-keyfile", "k.pem", "--tokenizer-path", "t", "--max-total-tokens", "9"]
     assert procs.title({"argv": argv, "comm": "python"}).startswith(
-        "python --api-key *** --admin-api-key=[red"
+        "python --api-key *** --admin-api-key=***"
     )
 
 
