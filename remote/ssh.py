@@ -18,7 +18,7 @@ import fabric.config
 import paramiko
 from fabric.connection import Connection as FabricConnection
 
-from . import hostkeys, ssh_errors
+from . import hostkeys, proxycommand, ssh_errors
 from .errors import ConnectError
 from .hostkeys import Status
 from .sshauth import KeyAuth, Transport
@@ -29,6 +29,7 @@ __all__ = ["Connection", "Target", "connect"]
 KEEPALIVE_S = 15
 WINDOW = 1 << 28  # 2 MiB, Paramiko's default, caps a transfer at that much per round trip
 TCP_USER_TIMEOUT_MS = 60_000
+HANDSHAKE_TIMEOUTS = 3  # the identification may take one connect timeout, the key exchange the others
 
 # Without a handler Python prints Paramiko's tracebacks on standard error.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -93,7 +94,7 @@ def open_socket(hop: Hop, before: Connection | None, target: Target) -> Any:
             raise ssh_errors.connect_error(target.node, hop, "jump-failed", message) from error
     if hop.proxy_command is not None:
         try:
-            return paramiko.ProxyCommand(hop.proxy_command)
+            return proxycommand.start(hop.proxy_command)
         except (OSError, ValueError) as error:
             message = f"ProxyCommand {hop.proxy_command!r} does not start: {error}"
             raise ssh_errors.connect_error(target.node, hop, "jump-failed", message) from error
@@ -119,14 +120,15 @@ def make_transport(hop: Hop, sock: Any, **options: Any) -> Transport:
 
 
 @contextlib.contextmanager
-def explained(hop: Hop, target: Target) -> Iterator[None]:
-    """Turns what Paramiko raises during a handshake into a ConnectError."""
+def explained(hop: Hop, target: Target, sock: Any) -> Iterator[None]:
+    """Turns what Paramiko raises during a handshake over `sock` into a ConnectError."""
     try:
         yield
     except ConnectError:
         raise
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise ssh_errors.handshake_error(target.node, hop, error, target.connect_timeout_s) from error
+        proxy = sock.errors() if isinstance(sock, proxycommand.ProxySocket) else None
+        raise ssh_errors.handshake_error(target.node, hop, error, target.connect_timeout_s, proxy) from error
 
 
 def open_hop(hop: Hop, before: Connection | None, target: Target) -> Connection:
@@ -141,7 +143,7 @@ def open_hop(hop: Hop, before: Connection | None, target: Target) -> Connection:
         gateway=False,
         connect_kwargs={
             "sock": sock,
-            "timeout": target.connect_timeout_s,
+            "timeout": HANDSHAKE_TIMEOUTS * target.connect_timeout_s,
             "banner_timeout": target.connect_timeout_s,
             "transport_factory": functools.partial(make_transport, hop),
             "auth_strategy": KeyAuth(hop, target.node),
@@ -151,7 +153,7 @@ def open_hop(hop: Hop, before: Connection | None, target: Target) -> Connection:
     connection.original_host = hop.name
     connection.client.set_missing_host_key_policy(_CheckKey(hop, target.node))
     try:
-        with explained(hop, target):
+        with explained(hop, target, sock):
             connection.open()  # type: ignore[no-untyped-call]
     except BaseException:
         connection.client.close()

@@ -87,14 +87,20 @@ def socket_error(node: str, hop: Hop, error: OSError, timeout_s: float) -> Conne
     )
 
 
-def handshake_error(node: str, hop: Hop, error: BaseException, timeout_s: float) -> ConnectError:
+def handshake_error(
+    node: str, hop: Hop, error: BaseException, timeout_s: float, proxy: str | None
+) -> ConnectError:
+    """`proxy` is what a ProxyCommand said on standard error, None without one."""
     text = str(error) or type(error).__name__
     if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
         return connect_error(
             node, hop, "handshake", f"{hop.address} has no algorithm in common with us: {text}"
         )
-    if isinstance(error, paramiko.ProxyCommandFailure):
-        return connect_error(node, hop, "jump-failed", f"ProxyCommand {hop.proxy_command!r} failed: {text}")
+    if proxy is not None:
+        message = f"no SSH server behind ProxyCommand {hop.proxy_command!r}: {proxy or text}"
+        return connect_error(
+            node, hop, "jump-failed", message, "it is run here without a shell; try it by hand"
+        )
     if "protocol banner" in text or "Indecipherable" in text or "Invalid SSH banner" in text:
         message = f"{hop.address} accepts connections but does not speak SSH within {timeout_s:g} s ({text})"
         return connect_error(

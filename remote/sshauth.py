@@ -69,8 +69,11 @@ class Transport(ServiceRequestingTransport):
     _send_message: Callable[[paramiko.Message], None]
 
     def _check_banner(self) -> None:
-        self._send_kex_init()
-        super()._check_banner()  # type: ignore[misc]  # missing in the stubs
+        try:
+            self._send_kex_init()
+            super()._check_banner()  # type: ignore[misc]  # missing in the stubs
+        except (OSError, EOFError) as error:
+            raise paramiko.SSHException(f"Error reading SSH protocol banner: {error}") from error
 
     def _send_kex_init(self) -> None:
         if self.local_kex_init is None:  # unset again when the exchange is done, so a later one is sent

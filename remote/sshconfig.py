@@ -225,7 +225,7 @@ def _lookup(
     lines = [f"Port {port}"] if port is not None else []
     lines += [f"User {user}"] if user is not None else []
     files = [Path(target.ssh_config).expanduser()] if target.ssh_config is not None else []
-    if target.ssh_config is not None and not files[0].is_file():
+    if target.ssh_config is not None and (not files[0].exists() or files[0].is_dir()):
         raise _problem(target, f"there is no ssh_config {files[0]}")
     notes: list[str] = []
     for path in files or [Path("~/.ssh/config").expanduser(), SYSTEM_CONFIG]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from . import hostkeys
 from .errors import RefusedError, UsageError
 from .hostkeys import KeyCheck, Status
-from .ssh import Connection, explained, make_transport, open_hop, open_socket
+from .ssh import HANDSHAKE_TIMEOUTS, Connection, explained, make_transport, open_hop, open_socket
 from .sshconfig import Hop, Target, resolve
 
 
@@ -113,8 +113,8 @@ def _show(hop: Hop, before: Connection | None, target: Target) -> HopKey:
     transport = make_transport(hop, sock)
     transport.banner_timeout = target.connect_timeout_s
     try:
-        with explained(hop, target):
-            transport.start_client(timeout=target.connect_timeout_s)
+        with explained(hop, target, sock):
+            transport.start_client(timeout=HANDSHAKE_TIMEOUTS * target.connect_timeout_s)
             blob = transport.get_remote_server_key().asbytes()
     finally:
         transport.close()

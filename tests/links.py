@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 PIECE = 1 << 18
 
@@ -29,7 +29,7 @@ class Link:
         self._threads: list[threading.Thread] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
-        self._run(self._accept)
+        self._accepting = self._run(self._accept)
 
     def silence(self) -> None:
         """From now on nothing passes either way, and nobody is told."""
@@ -37,35 +37,38 @@ class Link:
 
     def cut(self) -> None:
         """Reset all connections."""
-        for end in self._sockets:
+        for end in list(self._sockets):
             with contextlib.suppress(OSError):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                end.shutdown(socket.SHUT_RDWR)
-                end.close()
+                end.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads from it
+            end.close()
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self._accepting.join(10)
         self.cut()
         for thread in self._threads:
             thread.join(10)
 
-    def _run(self, function: object, *args: object) -> None:
-        thread = threading.Thread(target=function, args=args, daemon=True)  # type: ignore[arg-type]
+    def _run(self, function: Callable[..., None], *args: object) -> threading.Thread:
+        thread = threading.Thread(target=function, args=args, daemon=True)
         self._threads.append(thread)
         thread.start()
+        return thread
 
     def _accept(self) -> None:
         while True:
             try:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
                 return
+            self._sockets.append(client)
+            server = socket.create_connection(("127.0.0.1", self._target))
+            self._sockets.append(server)
             for end in (client, server):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._sockets += [client, server]
             for name, source, sink in (("client", client, server), ("server", server, client)):
                 waiting: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
                 self._run(self._read, name, source, waiting)
