@@ -109,7 +109,7 @@ def _instance_attribute(run: Run, value: Instance, name: str) -> object:
     if name in ("__class__", "__dict__"):
         return Stub(f"{value.cls.name}.{name}", {"__name__": value.cls.name})
     exact = value.lenient and value.cls.module.sliced and any(word in name for word in _EXACT)
-    if name in _MODULE_METHODS or (value.lenient and not exact) or _unknown_base(run, value.cls):
+    if name in _MODULE_METHODS or (not exact and (value.lenient or _unknown_base(run, value.cls))):
         return value.attrs.setdefault(name, Stub(f"{value.cls.name}.{name}"))
     raise NoAttribute(value, name)
 

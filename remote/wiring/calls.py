@@ -44,7 +44,13 @@ def call(
     if isinstance(function, Bound):
         target = function.function
         if target.name == HOOK and frame is not None and frame.module.sliced:
-            _note_hook(run, [*args, *keywords.values()])
+            run.hook_site = run.where
+            vague = next((value for value in (*args, *keywords.values()) if is_opaque(value)), None)
+            run.vague = (
+                None if vague is None else f"the ids given at {run.where} cannot be told: {show(vague)}"
+            )
+            if vague is not None:
+                return None
         return call_function(run, target, [function.receiver, *args], keywords)
     if isinstance(function, Function):
         return call_function(run, function, args, keywords)
@@ -62,13 +68,6 @@ def call(
     if isinstance(function, ExceptionType):
         return ExceptionValue(function.name, show(args[0]) if args else "")
     raise SourceError("TypeError", f"'{type_name(function)}' object is not callable")
-
-
-def _note_hook(run: Run, given: list[object]) -> None:
-    run.hook_site = run.where
-    for value in given:
-        if is_opaque(value):
-            raise Unfollowed(f"the ids that {HOOK} gets at {run.where} cannot be told: {show(value)}")
 
 
 def _call_stub(run: Run, function: Stub, args: list[object], keywords: dict[str, object]) -> object:

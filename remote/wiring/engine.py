@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from .facts import settings_of
 from .needs import DRAFT_FILE, TARGETS
 from .results import MODES, ModeResult, Verdict, Wiring, compare
 from .scenario import Outcome, Scenario, Target, play
@@ -23,16 +24,18 @@ def compute(
     first_k_dense_replace: int,
     draft_config: Mapping[str, object],
     fc_inputs: int | None = None,
+    server_args: Mapping[str, object] | None = None,
     log: Callable[[str, str], None] | None = None,
 ) -> Wiring:
     """The wiring of every mode, from the text of the installed files (`needed_files`).
 
     `draft_config`: the draft's config.json. `fc_inputs`: how many states the draft's `fc` weight takes, when
     that is known from the checkpoint; otherwise what the installed draft class derives from the config. `log`
-    is called with level and message for what the installed code logs while it sets the layers. Never raises
-    for what the sources hold: that gives `unknown` with the reason.
+    is called with level and message for what the installed code logs while it sets the layers. `server_args`:
+    effective arguments (`moe_a2a_backend` is used); without them an answer that depends on them is unknown.
+    Never raises for what the sources hold: that gives `unknown` with the reason.
     """
-    target = Target(architecture, num_layers, first_k_dense_replace, draft_config)
+    target = Target(architecture, num_layers, first_k_dense_replace, draft_config, settings_of(server_args))
     if architecture not in TARGETS and not any(f"class {architecture}" in text for text in sources.values()):
         unknown = ModeResult(None, None, f"{architecture} is not known", None, f"{architecture} is not known")
         return Wiring(unknown, unknown, unknown)

@@ -8,6 +8,7 @@ prefill. An unknown that is in no rule here is tried both ways, and when that ch
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 # Predicates: the first rule whose pattern is found in the text decides.
@@ -75,6 +76,15 @@ def fact(text: str, mode: str) -> bool | None:
         if re.search(pattern, text):
             return mode in modes
     return None
+
+
+def settings_of(server_args: Mapping[str, object] | None) -> dict[str, bool]:
+    """Facts that the server's own arguments give. Without arguments there are none: both ways are tried."""
+    backend = (server_args or {}).get("moe_a2a_backend")
+    if not isinstance(backend, str):
+        return {}
+    kinds = ("none", "deepep", "mooncake", "mori", "nixl", "ascend_fuseep", "flashinfer", "deepep_v2")
+    return {f"get_moe_a2a_backend().is_{kind}()": kind == backend for kind in kinds}
 
 
 @lru_cache(maxsize=8192)

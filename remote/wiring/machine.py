@@ -8,7 +8,7 @@ stand-ins, attributes to the interpreter's own values and to a list of harmless 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +29,12 @@ MAX_BITS = 256
 class Run:
     """State of one interpretation. `flips`: predicates taken as true against the default of false. `decided`:
     those that a forward asked for, or (`lasting`) a module's own top level, whose values live on. `handed`:
-    what the target `model` was given to without being followed."""
+    what the target `model` was given to without being followed. `vague`: why the layers set now are
+    unknown. `settings`: facts of this server beside those of facts.py."""
 
     modules: Modules
     flips: frozenset[str] = frozenset()
+    settings: Mapping[str, bool] = field(default_factory=dict)
     mode: str = "eager"
     log: Callable[[str, str], None] | None = None
     overrides: dict[str, Callable[[Run, list[object], dict[str, object]], object]] = field(
@@ -44,6 +46,7 @@ class Run:
     hook_site: str | None = None
     model: object = None
     handed: str | None = None
+    vague: str | None = None
     at: tuple[str, int] = ("", 0)
     layer: int = 0
     captures: int = 0
@@ -131,7 +134,7 @@ def decide(run: Run, text: str) -> bool:
     inverted = False
     while text.startswith("not "):
         text, inverted = text[4:], not inverted
-    known = fact(text, run.mode)
+    known = run.settings.get(text, fact(text, run.mode))
     if known is None:
         run.undecided.setdefault(text, run.where)
         if run.lasting:

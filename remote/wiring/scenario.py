@@ -40,6 +40,7 @@ class Target:
     num_layers: int
     first_k_dense_replace: int
     draft_config: Mapping[str, object]
+    settings: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,15 +77,20 @@ def play(
     """Interpret the start of a server and one forward in each mode. `known`: forwards already run."""
     scenario = Scenario(forwards=dict(known or {}))
     run = Run(
-        Modules(sources, SLICED), flips, log=log, undecided=scenario.undecided, decided=scenario.decided
+        Modules(sources, SLICED),
+        flips,
+        target.settings,
+        log=log,
+        undecided=scenario.undecided,
+        decided=scenario.decided,
     )
     try:
         _play(run, target, scenario)
     except SourceError as error:
         failed = Outcome(error=f"{error.kind}: {error.message}", call_site=run.hook_site, where=run.where)
         scenario.outcomes = dict.fromkeys(MODES, failed)
-    except (Unfollowed, RecursionError) as error:
-        reason = str(error) if isinstance(error, Unfollowed) else f"nested too deeply, at {run.where}"
+    except Exception as error:  # a defect of this engine is an unknown, never a traceback at the user's
+        reason = str(error) if isinstance(error, Unfollowed) else f"not followed at {run.where}: {error!r}"
         unknown = Outcome(unknown=reason, call_site=run.hook_site, where=run.where)
         scenario.outcomes = {mode: scenario.outcomes.get(mode, unknown) for mode in MODES}
     scenario.steps = run.steps
@@ -186,6 +192,8 @@ def _check_draft_needs(run: Run, model: Instance) -> None:
 
 
 def _forward(run: Run, model: Instance, mode: str, scenario: Scenario) -> Outcome:
+    if run.vague is not None:
+        return Outcome(unknown=run.vague, call_site=run.hook_site)
     key = (mode, _state(model))
     if key not in scenario.forwards:
         lasting, run.lasting = run.lasting, True
@@ -226,8 +234,9 @@ def _run_forward(run: Run, model: Instance, mode: str) -> Outcome:
         )
     except SourceError as error:
         return Outcome(error=f"{error.kind}: {error.message}", call_site=site, where=run.where)
-    except Unfollowed as error:
-        return Outcome(unknown=str(error), call_site=site)
+    except Exception as error:
+        reason = str(error) if isinstance(error, Unfollowed) else f"not followed at {run.where}: {error!r}"
+        return Outcome(unknown=reason, call_site=site)
     finally:
         run.mode, run.quiet = before, quiet
 

@@ -8,6 +8,7 @@ assign a local name that such a statement uses; the rest is skipped and what it 
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -16,10 +17,11 @@ from .modules import Parsed
 from .values import words as word_set
 
 _SEED = re.compile(
-    r"set_eagle3_layers_to_capture|eagle_(aux|use_aux|config)|eagle3_|spec_aux|aux_hidden_state|capture_embedding"
+    r"layers_to_capture|eagle_(aux|use_aux|config)|eagle3_|spec_aux|aux_hidden_state|capture_embedding"
     r"|^(Decode)?CudaGraphRunner$"
 )
 _TOO_GENERAL = word_set("forward capture replay run get update load create start load_model")
+_EVERYWHERE = frozenset(("self", "model", "model_runner", *dir(builtins)))
 _HOOK = "set_eagle3_layers_to_capture"
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -48,7 +50,7 @@ def seeds(trees: tuple[Parsed, ...]) -> frozenset[str]:
                 and node.func.attr == _HOOK
             ):
                 for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-                    found.update(word for word in _words(argument) if word not in ("self", "model_runner"))
+                    found.update(word for word in _words(argument) if word not in _EVERYWHERE)
     return frozenset(found)
 
 
@@ -101,8 +103,37 @@ def slice_of(trees: tuple[Parsed, ...], function: ast.FunctionDef, owner: str) -
         return frozenset()
     _choose(function.body, words | _names_set(function, chosen), chosen)
     _add_returns(function.body, chosen)
-    _add_sources(function, chosen)
+    _add_sources(function, chosen, _used_by_calls(trees, owner) if function.name == "__init__" else set())
     return frozenset(chosen)
+
+
+def _used_by_calls(trees: tuple[Parsed, ...], owner: str) -> set[str]:
+    """Attributes of `self` in the class's statements that call the hook."""
+    return {
+        name
+        for parsed in trees
+        for cls in parsed.bindings.get(owner, ())
+        for statement in ast.walk(cls)
+        if isinstance(statement, ast.Expr | ast.Assign) and calls_hook(statement)
+        for name in _place_names(statement, ast.Load)
+        if name.startswith("self.")
+    }
+
+
+@lru_cache(maxsize=256)
+def calls_hook(node: ast.AST) -> bool:
+    """Whether a function or a statement itself calls the hook."""
+    return any(isinstance(part, ast.Attribute) and part.attr == _HOOK for part in ast.walk(node))
+
+
+def _used(function: ast.FunctionDef, chosen: set[int] | frozenset[int]) -> set[str]:
+    return {
+        name
+        for statement in ast.walk(function)
+        if isinstance(statement, ast.stmt) and statement is not function and id(statement) in chosen
+        for part in _own_expressions(statement)
+        for name in _place_names(part, ast.Load)
+    }
 
 
 def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -183,19 +214,11 @@ def _names_set(function: ast.FunctionDef, chosen: set[int]) -> frozenset[str]:
     )
 
 
-def _add_sources(function: ast.FunctionDef, chosen: set[int]) -> None:
-    """Add what assigns the local names and the attributes of `self` that chosen statements use."""
-    every = [node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function]
+def _add_sources(function: ast.FunctionDef, chosen: set[int], others: set[str]) -> None:
+    """Add what assigns the local names and attributes of `self` that chosen statements, or `others`, use."""
     while True:
-        used = {
-            name
-            for statement in every
-            if id(statement) in chosen
-            for part in _own_expressions(statement)
-            for name in _place_names(part, ast.Load)
-        }
         before = len(chosen)
-        _add_assignments(function.body, used, chosen)
+        _add_assignments(function.body, _used(function, chosen) | others, chosen)
         if len(chosen) == before:
             return
 

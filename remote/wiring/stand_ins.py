@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from .machine import Run, iterate
+from .slices import calls_hook
 from .values import (
     FEATURES,
     TOKENS,
@@ -53,16 +54,11 @@ def captured(run: Run, runner: object, method: object = None) -> None:
     """The CUDA graphs are captured now, with the model as it is. What the capturing `method` does to the
     wiring is done before."""
     run.captures += 1
-    if isinstance(method, Function) and _calls_hook(method.node):
+    if isinstance(method, Function) and calls_hook(method.node):
         from .calls import call_function
 
         call_function(run, method, [runner], {})
     run.overrides["capture"](run, [], {})
-
-
-@lru_cache(maxsize=64)
-def _calls_hook(node: ast.AST) -> bool:
-    return any(isinstance(part, ast.Attribute) and part.attr == HOOK for part in ast.walk(node))
 
 
 def tensor_attribute(value: Tensor, name: str) -> object:
