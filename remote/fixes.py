@@ -95,11 +95,13 @@ def evaluate(
 
     `sources`: every path of `targets`, None if the file is not there. `record`: the SHA-256 (hex) that
     the wheel's RECORD gives for the path, None if there is none (editable install, source checkout).
+    On a native version the files that the fix edits elsewhere are given too, as far as `sources` has them.
     """
     if bundle.is_native(version):
-        return FixState(bundle.name, version, "native", ())
+        return FixState(bundle.name, version, "native", _native_files(bundle, sources, record))
     if not bundle.is_covered(version):
-        problem = f"{bundle.name} covers SGLang {bundle.sglang}, not {version}"
+        native = f" (and {bundle.spec.native}, which needs no edit)" if bundle.spec.native else ""
+        problem = f"{bundle.name} covers SGLang {bundle.sglang}{native}, not {version}"
         return FixState(bundle.name, version, "uncovered", (), problem)
     files = tuple(
         _evaluate_file(bundle, version, path, sources.get(path), record.get(path))
@@ -108,6 +110,19 @@ def evaluate(
     bad = next((file for file in files if file.state == "foreign"), None)
     why = f"{bad.path}: {bad.problem}" if bad else None
     return FixState(bundle.name, version, _together([file.state for file in files]), files, why)
+
+
+def _native_files(
+    bundle: Bundle, sources: Mapping[str, bytes | None], record: Mapping[str, str | None]
+) -> tuple[FileState, ...]:
+    """Nothing is to be written, but these files must compile, and a server must have loaded them."""
+    found = []
+    for path in dict.fromkeys(entry.path for entry in bundle.spec.files):
+        content, recorded = sources.get(path), record.get(path)
+        if content is not None:
+            changed = None if recorded is None else hashlib.sha256(content).hexdigest() != recorded
+            found.append(FileState(path, "native", changed, (), None, ""))
+    return tuple(found)
 
 
 def _together(states: Sequence[State]) -> State:

@@ -65,15 +65,20 @@ NODE = Node(
 )
 
 
-@lru_cache(maxsize=4)
-def pristine() -> dict[str, bytes | None]:
+@lru_cache(maxsize=32)
+def released(version: str) -> dict[str, bytes | None]:
+    """The files of a release that an observation reads, None where it has none."""
     found: dict[str, bytes | None] = {}
     for path in wanted_sources(BUNDLE):
         try:
-            found[path] = wheel_source(VERSION, path)
+            found[path] = wheel_source(version, path)
         except KeyError:
             found[path] = None
     return found
+
+
+def pristine() -> dict[str, bytes | None]:
+    return released(VERSION)
 
 
 @lru_cache(maxsize=4)
@@ -217,8 +222,9 @@ def picture(facts: dict[str, Any] | None = None, sources: dict[str, bytes | None
     known = copy.deepcopy(facts if facts is not None else healthy())
     contents = dict(sources if sources is not None else fixed())
     if "files" not in known:
+        version = known["package"].get("imported", {}).get("version", VERSION)
         known["files"] = {
-            path: {**_file(f"{ROOT}/{path}", text), "record_sha256": record_sha256(VERSION, path)}
+            path: {**_file(f"{ROOT}/{path}", text), "record_sha256": record_sha256(version, path)}
             for path, text in contents.items()
         }
     verdicts = {path: {"ok": True, "error": None} for path in bundle_files(BUNDLE)}

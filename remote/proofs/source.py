@@ -92,7 +92,11 @@ def state(picture: Picture) -> Check:
     fix = picture.fix
     evidence = [each for file in fix.files for each in _edits(picture, file)]
     observed = fix.state + (" (with local changes)" if fix.local_changes else "")
-    if fix.state in ("ours", "native"):
+    if fix.state == "native":
+        range_ = picture.bundle.spec.native or "released with it"
+        why = f"SGLang {fix.version} needs no edit (native: {range_})"
+        return passed(id, expected, observed, Evidence(picture.bundle.name, why), *evidence)
+    if fix.state == "ours":
         return passed(id, expected, observed, *evidence)
     if fix.state == "uncovered":
         return failed(
