@@ -159,6 +159,7 @@ def _apply(work: Work, plan: Plan, manifest: Manifest, *, force: bool) -> list[D
     detail = "read back: " + ", ".join(
         f"{PurePosixPath(f['path']).name} {(f['sha256'] or 'absent')[:12]}" for f in files
     )
+    detail += "".join(f"; what stood in {f['path']} is kept as {f['kept']}" for f in files if f["kept"])
     changed = any(file["changed"] for file in files)
     reporter.done(action.id, detail, changed=changed)
     actions = [Done(action.id, changed, detail), purge(work, plan), kill_stale(work, plan)]

@@ -30,7 +30,8 @@ def main() -> int:
     if not (python.exists() and _has_pip(python)):
         _make(python)
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    return subprocess.call([*install, "--editable", f"{ROOT}[dev]"])
+    # The project has no packages to install: this brings what pyproject.toml says that it needs.
+    return subprocess.call([*install, f"{ROOT}[dev]"])
 
 
 def _make(python: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import originals
 from .base import OpError, changes
-from .fsio import content_sha256
+from .fsio import content_sha256, read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ def restore(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """Put back what a deploy replaced, exactly: content, mode, owner, times, link; what it created goes.
 
     {deploy_id, expect: {path: sha256}|null, force: bool}
-    -> {files: [{path, real_path, changed, sha256 (read back)}]}
+    -> {files: [{path, real_path, changed, sha256 (read back), kept: path|null}]}
     OpError "missing" without such a deploy; "precondition" with `files` [{path, expected, found}] when a
     file is neither as the deploy left it (or as `expect` says) nor original, unless `force`. Then nothing
-    is changed.
+    is changed. With `force` what stands there is kept first, at `kept` in the state directory.
     """
     state: State = ctx.state
     manifest = originals.manifest_of(state, params["deploy_id"])
@@ -39,18 +39,22 @@ def restore(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     if moved and not params.get("force"):
         paths = ", ".join(entry["path"] for entry in moved)
         raise OpError("precondition", f"changed since the deploy: {paths}", files=moved)
+    kept = {each["path"]: state.keep(read_bytes(each["path"])) for each in moved if each["found"] is not None}
     if todo:
         originals.save(state, {**manifest, "pending": todo})
         originals.put_back(todo, state)
         originals.save(state, {**manifest, "pending": None, "outcome": "restored", "restored": ctx.now()})
-    return {"files": [_read_back(entry, entry in todo) for entry in manifest["files"]]}
+    return {
+        "files": [_read_back(entry, entry in todo, kept.get(entry["named"])) for entry in manifest["files"]]
+    }
 
 
-def _read_back(entry: dict[str, Any], changed: bool) -> dict[str, Any]:
+def _read_back(entry: dict[str, Any], changed: bool, kept: str | None) -> dict[str, Any]:
     if not originals.in_place(entry):
         raise OpError("internal", f"{entry['path']}: does not read back as it originally was")
     sha256_now = content_sha256(entry["path"])
-    return {"path": entry["named"], "real_path": entry["path"], "changed": changed, "sha256": sha256_now}
+    facts = {"path": entry["named"], "real_path": entry["path"], "changed": changed, "sha256": sha256_now}
+    return {**facts, "kept": kept}
 
 
 @changes
