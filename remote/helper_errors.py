@@ -69,16 +69,16 @@ def lost(node: str, running: list[str], why: str, stderr: bytes) -> ConnectError
 
 
 def _sudo_problem(said: str) -> str | None:
-    for line in said.splitlines():
-        if re.search(
-            r"sudo:.*(password|tty|terminal|askpass|not allowed)|not in the sudoers|may not run sudo", line
-        ):
-            return redact_text(line.strip())
-        if re.search(r"sudo(:| ).*(not found|No such file)", line) and not re.search(
-            r"sudo: .+: command", line
-        ):
-            return redact_text(line.strip())
-    return None
+    """What sudo (or the shell, if there is no sudo) says; noise may stand before it in the same line."""
+    refusals = (
+        r"sudo: .*(?:password|tty|terminal|askpass|not allowed).*",
+        r"[\w.@+-]+ is not in the sudoers file.*",
+        r"[\w.@+-]+ may not run sudo.*",
+        r"sudo: (?:command )?not found.*",
+        r"sudo: No such file.*",
+    )
+    found = re.search("|".join(refusals), said)
+    return redact_text(found[0].strip()) if found else None
 
 
 def _last_lines(text: str, count: int) -> list[str]:

@@ -26,6 +26,7 @@ class Link:
         self._last = ""
         self._silent = threading.Event()
         self._sockets: list[socket.socket] = []
+        self._queues: list[queue.SimpleQueue[tuple[float, bytes]]] = []
         self._threads: list[threading.Thread] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -49,6 +50,8 @@ class Link:
         self._listener.close()
         self._accepting.join(10)
         self.cut()
+        for waiting in self._queues:
+            waiting.put((0.0, b""))
         for thread in self._threads:
             thread.join(10)
 
@@ -71,6 +74,7 @@ class Link:
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for name, source, sink in (("client", client, server), ("server", server, client)):
                 waiting: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
+                self._queues.append(waiting)
                 self._run(self._read, name, source, waiting)
                 self._run(self._write, sink, waiting)
 
