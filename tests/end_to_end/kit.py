@@ -171,7 +171,12 @@ class Practice:
 
     def settings(self, **changes: Any) -> None:
         """How servers that are started from now on behave: remote/practice/simulator/settings.py."""
-        content = {"gpus_dir": str(self.root / "gpus" / "holders"), "speed": QUICK, **changes}
+        content = {
+            "gpus_dir": str(self.root / "gpus" / "holders"),
+            "speed": QUICK,
+            "health_s": QUICK,
+            **changes,
+        }
         (self.root / "simulator.json").write_text(json.dumps(content))
 
     def inventory(self, path: Path, change: Callable[[dict[str, Any]], object] = lambda _: None) -> str:

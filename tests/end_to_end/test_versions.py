@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.end_to_end import shapes
-from tests.end_to_end.kit import DEEPSEEK, Practice, standing, tree
+from tests.end_to_end.kit import Practice, standing
 
 COVERED = ("0.5.5", "0.5.6", "0.5.7", "0.5.8", "0.5.9", "0.5.10", "0.5.11", "0.5.12")
 CONTRACT = ["embed", "in:3", "in:31"]
@@ -34,20 +34,16 @@ def test_a_deploy_proves_all_of_it_and_the_next_one_changes_nothing(node: Practi
     ended = {process["pid"] for process in first.actions["kill-stale"]["processes"]}
     assert set(before) == ended
     assert not set(before) & set(node.sglang())
-    assert json.loads(node.draft.read_text())["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [
-        -1,
-        2,
-        30,
-    ]
+    config = json.loads(node.draft.read_text())
+    assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [-1, 2, 30]
 
-    seen, pid, state = node.everything(), node.server_pid(), tree(node.state)
+    seen, pid = node.everything(), node.server_pid()
     again = node.deploy()
     shapes.hold(again, "deploy-fix")
     assert not [action for action in again.entry["actions"] if action["changed"]]
     assert again.entry["deploy_id"] is None
     assert again.verdicts == first.verdicts
     assert node.server_pid() == pid
-    assert tree(node.state) == state
     assert node.everything() == seen
 
 
@@ -74,6 +70,5 @@ def test_the_installed_version_decides(practice: Practice, version: str) -> None
         ran = practice.inv("deploy-fix", "--dry-run", "--json").is_(0 if covered else 5)
         assert practice.everything() == before
         assert version in ran.out
-        assert practice.source(DEEPSEEK).exists()
     finally:
         metadata.write_text(text)
