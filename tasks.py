@@ -91,6 +91,48 @@ def verify(
     commands.verify_node(_options(context, "verify", node, inventory, json), fix, verbose)
 
 
+@task(
+    help={
+        **NODE,
+        **FIX,
+        "baseline": "compare with this one: a name given by --save-as, a run's id, or a file",
+        "save-as": "keep this run as the baseline of this name",
+        "prompts": "your own prompts: JSON lines {id, text}, or text with one per line",
+        "requests": "how many (default: each prompt once)",
+        "concurrency": "how many at once (default 4)",
+        "max-tokens": "of each answer (default 256)",
+        "limit": "seconds after which what still runs is given up (default 900)",
+        "client": "fixops, or sglang: its own client, as a second opinion on throughput",
+        "anyway": "measure although verify fails",
+    }
+)
+def bench(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+    baseline: str | None = None,
+    save_as: str | None = None,
+    prompts: str | None = None,
+    requests: int = 0,
+    concurrency: int = 0,
+    max_tokens: int = 0,
+    limit: int = 0,
+    client: str = "fixops",
+    anyway: bool = False,
+) -> None:
+    """Measure the running server: is the fix effective, and by how much?"""
+    from remote import commands
+    from remote.bench.command import Asked
+
+    commands.bench_node(
+        _options(context, "bench", node, inventory, json),
+        fix,
+        Asked(baseline, save_as, prompts, requests, concurrency, max_tokens, limit, client, anyway),
+    )
+
+
 @task(help={**NODE, **FIX, "watch": "again every few seconds, until Ctrl-C"})
 def status(
     context: Context,
@@ -376,6 +418,7 @@ def _show_practice(command: str, as_json: bool, body: PracticeBody) -> None:
 namespace = Collection(
     deploy_fix,
     verify,
+    bench,
     status,
     rollback,
     push_fix,

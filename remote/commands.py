@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import bundles, cli, deploy, fitting, history, logs, status, steps, trusting, unlock, verify
 from . import rollback as rollbacks
@@ -18,6 +18,9 @@ from .render import logs as render_logs
 from .render import show
 from .reporting import Reporter
 from .session import Session
+
+if TYPE_CHECKING:
+    from .bench.command import Asked as BenchAsked
 
 Verb = Callable[..., Any]
 
@@ -101,6 +104,19 @@ def deploy_fix(options: Options, change: Change, fix: str | None, from_pristine:
 
 def verify_node(options: Options, fix: str | None, verbose: bool) -> NoReturn:
     reading(options, verify.verify, lambda result: show.verified(result, verbose=verbose), fix)
+
+
+def bench_node(options: Options, fix: str | None, asked: BenchAsked) -> NoReturn:
+    """Measure each node's server, one node after another."""
+    from .bench.command import bench_each
+    from .render.bench import show as show_bench
+
+    def body() -> ExitCode:
+        found, nodes = cli.load_inventory(options)
+        each = bench_each(_bundle(found, fix), asked, quiet=options.json)
+        return cli.on_nodes(options, nodes, each, show_bench, parallel=False)
+
+    cli.guarded(options, body)
 
 
 def status_of(options: Options, fix: str | None, watch: bool) -> NoReturn:

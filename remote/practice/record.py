@@ -50,6 +50,7 @@ def server_entry(layout: Layout, *, port: int, gpus: int) -> dict[str, Any]:
         },
         "command": [str(layout.python), str(layout.launcher)],
         "ready_timeout_s": 60,
+        "expect": {"accept_len": 3.4},
     }
 
 

@@ -1,0 +1,201 @@
+"""Runs that were kept: every one by node and id, and those that were given a name, as baselines.
+
+    $XDG_STATE_HOME/fixops/bench/NODE/RUN.json      every run measured from this machine
+    $XDG_STATE_HOME/fixops/baselines/NAME.json      the same, under the name of --save-as
+
+Both hold what `inv bench --json` shows of a node. A baseline from elsewhere (a colleague, a paper) needs
+no more than {"schema": 1, "summary": {"accept_len": 1.8}}: see docs/bench.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from . import summary
+from .summary import Summary
+
+SCHEMA = 1
+TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "baselines"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Past:
+    """One request of an earlier run."""
+
+    prompt_sha256: str
+    accept_len: float | None
+    output_tok_s: float | None
+    e2e_s: float | None
+    ttft_s: float | None
+    output_sha256: str | None
+
+
+@dataclass(frozen=True)
+class Load:
+    """What was asked of the server; None where it was not told."""
+
+    prompts_sha256: str | None
+    concurrency: int | None
+    max_tokens: int | None
+    client: str | None
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """`fix_applied`: whether the fix was in effect when it was measured, None if not told. `cached_share`: of
+    its prompt tokens. `spread`: how far from warm the server was (warmup.spread). `spoiled`: figures that
+    its own guards rejected."""
+
+    name: str
+    path: Path
+    summary: Summary
+    load: Load
+    runs: tuple[Past, ...]
+    fix: str | None
+    fix_applied: bool | None
+    cached_share: float | None
+    spread: float | None
+    spoiled: tuple[str, ...]
+    document: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract's `baseline`: like `summary`, and where it is from."""
+        kept = ("node", "time", "run_id", "note")
+        return {
+            **self.summary.to_json(),
+            "name": self.name,
+            **{key: self.document.get(key) for key in kept},
+            "fix": self.document.get("fix"),
+            "load": self.document.get("load"),
+        }
+
+
+def directory() -> Path:
+    """$XDG_STATE_HOME/fixops, else ~/.local/state/fixops."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state") / "fixops"
+
+
+def check_name(name: str) -> str:
+    """A name that is a file name too. UsageError."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"'{name}' cannot be a baseline's name", hint="letters, digits, '.', '_' and '-', at most 64"
+        )
+    return name
+
+
+def prepare(node: str) -> None:
+    """Make the folder where a run will be kept: better to learn before measuring that it cannot be."""
+    folder = directory() / "bench" / node
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(f"{folder} cannot be written")
+    except OSError as error:
+        raise _cannot_keep(error) from None
+
+
+def _cannot_keep(error: OSError) -> UsageError:
+    return UsageError(
+        f"the run cannot be kept: {error}", hint="set XDG_STATE_HOME to a folder that can be written"
+    )
+
+
+def keep(document: Mapping[str, Any], *, save_as: str | None) -> Path:
+    """Store a run, and under its name if it has one. UsageError where nothing can be written."""
+    paths = [directory() / "bench" / str(document["node"]) / f"{document['run_id']}.json"]
+    if save_as is not None:
+        paths.append(directory() / "baselines" / f"{check_name(save_as)}.json")
+    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    try:
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            beside = path.with_name(f".{path.name}.{os.getpid()}")
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(path)
+    except OSError as error:
+        raise _cannot_keep(error) from None
+    return paths[-1]
+
+
+def names() -> list[str]:
+    """The baselines that --baseline NAME finds."""
+    folders = (directory() / "baselines", TEMPLATES)
+    return sorted({path.stem for folder in folders for path in folder.glob("*.json")})
+
+
+def find(name_or_file: str) -> Baseline:
+    """A baseline by name, run id or file. UsageError names those that there are."""
+    places = []
+    if "/" in name_or_file or name_or_file.endswith(".json"):
+        places.append(Path(name_or_file))
+    elif _NAME.fullmatch(name_or_file):
+        file = f"{name_or_file}.json"
+        places += [directory() / "baselines" / file, TEMPLATES / file]
+        places += sorted((directory() / "bench").glob(f"*/{file}"))
+    path = next((place for place in places if place.is_file()), None)
+    if path is None:
+        known = ", ".join(names()) or "none yet"
+        raise UsageError(
+            f"there is no baseline '{name_or_file}'", hint=f"known: {known}; --save-as NAME makes one"
+        )
+    return read(path, name=None if path.name != f"{name_or_file}.json" else name_or_file)
+
+
+def read(path: Path, *, name: str | None = None) -> Baseline:
+    """A stored run. UsageError when it is none."""
+    hint = "a file that `inv bench --save-as` wrote, or one as docs/bench.md describes"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the baseline {path} cannot be read: {error}", hint=hint) from None
+    if not isinstance(document, dict) or not isinstance(document.get("summary"), dict):
+        raise UsageError(f"{path} is no baseline: it has no summary", hint=hint)
+    if document.get("schema", SCHEMA) != SCHEMA:
+        raise UsageError(f"{path} is of schema {document['schema']}, known is {SCHEMA}", hint=hint)
+    return parse(document, path, name or str(document.get("saved_as") or path.stem))
+
+
+def parse(document: Mapping[str, Any], path: Path, name: str) -> Baseline:
+    load, fix = document.get("load") or {}, document.get("fix") or {}
+    found = summary.from_json(document["summary"])
+    if found.accept_len.median is None and found.output_tok_s.median is None:
+        raise UsageError(
+            f"{path} has neither accept_len nor output_tok_s", hint="a baseline needs at least one of them"
+        )
+    guards = document.get("guards") or []
+    return Baseline(
+        name=name,
+        path=path,
+        summary=found,
+        load=Load(
+            load.get("prompts_sha256"), load.get("concurrency"), load.get("max_tokens"), load.get("client")
+        ),
+        runs=tuple(_past(each) for each in document.get("runs") or []),
+        fix=fix.get("name"),
+        fix_applied=fix.get("applied"),
+        cached_share=load.get("cached_share"),
+        spread=(document.get("warm_up") or {}).get("spread"),
+        spoiled=tuple(sorted({figure for guard in guards for figure in guard.get("spoils") or ()})),
+        document=document,
+    )
+
+
+def _past(run: Mapping[str, Any]) -> Past:
+    return Past(
+        str(run.get("prompt_sha256")),
+        run.get("accept_len"),
+        run.get("output_tok_s"),
+        run.get("e2e_s"),
+        run.get("ttft_s"),
+        run.get("output_sha256"),
+    )

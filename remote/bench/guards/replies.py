@@ -1,0 +1,101 @@
+"""Guards on the replies: are they answers that a draft could be measured by?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..meanwhile import PRETENDED
+from .kinds import BOTH, LEAST_REQUESTS, SPEED, Guard, Seen
+
+FAILED_SHARE = 0.05
+# A request that ended before a quarter of its tokens, and how many such requests spoil a run.
+SHORT_SHARE, SHORT_REQUESTS = 0.25, 0.5
+REPEATED, REPEATING_REQUESTS = 0.5, 0.2
+# An accept length this near to its maximum is no draft's merit, in so many of the requests.
+NEAR_MAXIMUM, MAXIMAL_REQUESTS = 0.98, 0.5
+CONSTANT_VERIFICATIONS = 10
+
+
+def complete(seen: Seen) -> Guard:
+    """Did the run come to its end, and with enough requests?"""
+    phase = seen.phase
+    done = f"{len(phase.requests)} of {phase.asked} requests"
+    if phase.ended == "cancelled":
+        return Guard("complete", "spoils", f"interrupted after {done}", BOTH)
+    if len(phase.requests) < LEAST_REQUESTS:
+        return Guard("complete", "spoils", f"{done}: fewer than {LEAST_REQUESTS} say too little", BOTH)
+    if phase.ended == "limit":
+        return Guard("complete", "shown", f"the time limit came after {done}")
+    return Guard("complete", "ok", done)
+
+
+def failed(seen: Seen) -> Guard:
+    """Requests that gave no whole answer are in no figure: too many of them, and the rest is a selection."""
+    failures = [each for each in seen.phase.failures if not each.error.startswith("given up")]
+    total = len(seen.phase.requests) + len(failures)
+    if not failures:
+        return Guard("failed-requests", "ok", "none")
+    detail = f"{len(failures)} of {total} failed, the first: {failures[0].prompt}: {failures[0].error}"
+    if len(failures) > FAILED_SHARE * total:
+        return Guard("failed-requests", "spoils", detail, BOTH)
+    return Guard("failed-requests", "shown", detail)
+
+
+def early(seen: Seen) -> Guard:
+    """Requests that ended before --max-tokens: natural ends are fine, very short answers measure little."""
+    requests = seen.phase.requests
+    ended = [r for r in requests if (r.completion_tokens or 0) < seen.max_tokens]
+    short = [r for r in requests if (r.completion_tokens or 0) < SHORT_SHARE * seen.max_tokens]
+    if not ended:
+        return Guard("ended-early", "ok", f"every request gave {seen.max_tokens} tokens")
+    detail = f"{len(ended)} of {len(requests)} ended before {seen.max_tokens} tokens, {len(short)} of them"
+    detail += f" before {SHORT_SHARE * seen.max_tokens:.0f}"
+    if len(short) > SHORT_REQUESTS * len(requests):
+        return Guard("ended-early", "spoils", detail, BOTH)
+    return Guard("ended-early", "shown", detail)
+
+
+def repeating(seen: Seen) -> Guard:
+    """A model that goes round in circles is easy to draft for."""
+    known = [r for r in seen.phase.requests if r.repetition is not None]
+    if not known:
+        return Guard("repetition", "unknown", "the replies hold no token ids, or too few tokens")
+    bad = [r for r in known if (r.repetition or 0) > REPEATED]
+    if not bad:
+        worst = max(r.repetition or 0 for r in known)
+        return Guard("repetition", "ok", f"at most {worst:.0%} of an answer had been said before")
+    detail = f"{len(bad)} of {len(known)} answers repeat themselves, the first: {bad[0].prompt}"
+    if len(bad) > REPEATING_REQUESTS * len(known):
+        return Guard("repetition", "spoils", detail, BOTH)
+    return Guard("repetition", "shown", detail)
+
+
+def maximal(seen: Seen) -> Guard:
+    """Nearly every draft accepted: degenerate text, or acceptance that is not decided by the target."""
+    steps = seen.speculation.chain_steps
+    lengths = [r.accept_len for r in seen.phase.requests if r.accept_len is not None]
+    if steps is None or not lengths:
+        return Guard("accept-at-maximum", "ok", "no chain of drafts to accept")
+    high = [n for n in lengths if n >= NEAR_MAXIMUM * (steps + 1)]
+    detail = f"{len(high)} of {len(lengths)} requests accept nearly all {steps} drafts"
+    if len(high) > MAXIMAL_REQUESTS * len(lengths):
+        return Guard("accept-at-maximum", "spoils", detail, BOTH)
+    return Guard("accept-at-maximum", "shown" if high else "ok", detail)
+
+
+def constant(seen: Seen) -> Guard:
+    """Different prompts never give the same accept length to the last digit: such figures are made up."""
+    if seen.meanwhile.pretended is not None:
+        detail = f"its environment sets the accept length: {PRETENDED}={seen.meanwhile.pretended}"
+        return Guard("constant-values", "spoils", detail, BOTH)
+    requests = seen.phase.requests
+    if _same([r.accept_len for r in requests if (r.verify_ct or 0) >= CONSTANT_VERIFICATIONS]):
+        return Guard("constant-values", "spoils", "every request has the same accept length", BOTH)
+    if _same([r.output_tok_s for r in requests]):
+        return Guard("constant-values", "spoils", "every request has the same speed to 1 in 10,000", (SPEED,))
+    return Guard("constant-values", "ok", "requests differ, as they do")
+
+
+def _same(values: Sequence[float | None]) -> bool:
+    known = [value for value in values if value is not None]
+    return len(known) >= LEAST_REQUESTS and max(known) - min(known) <= 1e-4 * max(known)

@@ -1,0 +1,198 @@
+"""What else went on at the server while it was measured: its processes, its log, its own account."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from ..intent import http_host
+from ..pending import Pending
+from ..picture import Picture
+from ..session import Session
+from ..sglang import decode, metrics, patterns
+from ..sglang.decode import Sample
+from ..sglang.lines import entries
+from ..sglang.metrics import ServerInfo
+
+# Beyond the end of any log: asks for its size alone.
+END = 1 << 60
+INFO_TIMEOUT_S = 25.0
+# SGLang's web server writes one line per request, with the client's port (uvicorn, access log).
+ACCESS = r'"POST /(?:generate|v1/)'
+_CLIENT = re.compile(r'(?P<client>\S+):(?P<port>\d+) - "POST (?P<path>/\S+) HTTP')
+# Makes speculation accept a set number of tokens (srt/speculative/spec_utils.py, 0.5.5 to 0.5.23).
+PRETENDED = "SGLANG_SIMULATE_ACC_LEN"
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """The server's first process: another one is another boot."""
+
+    pid: int
+    starttime_ticks: int
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place in the server's log: which file, and how far it went. None where there is no log."""
+
+    real_path: str | None
+    inode: int | None
+    size: int | None
+
+
+@dataclass(frozen=True)
+class Meanwhile:
+    """`samples`: the decode lines of the run. `strangers`: generation requests that were not ours.
+    `boots`: starts of a server that the log shows within the run. None: not known."""
+
+    before: Launcher | None
+    after: Launcher | None
+    log_same: bool | None
+    samples: tuple[Sample, ...] | None
+    strangers: tuple[str, ...] | None
+    boots: int | None
+    info: ServerInfo | None
+    model_path: str | None
+    pretended: str | None
+
+
+def launcher_of(picture: Picture) -> Launcher | None:
+    group = picture.ownership.server if picture.ownership else None
+    found = group.launcher if group else None
+    return Launcher(found.pid, found.starttime_ticks) if found else None
+
+
+def ask_mark(session: Session) -> Pending:
+    """Ask for the end of the log: travels together with the measurement."""
+    server = session.node.server
+    return session.submit("log", {"path": server.log, "boot": {"offset": END}, "count_lines": False})
+
+
+def mark(reply: Mapping[str, Any]) -> Mark:
+    return Mark(reply.get("real_path"), reply.get("inode"), reply.get("size"))
+
+
+def look(session: Session, before: Launcher | None, start: Mark, ports: frozenset[int]) -> Meanwhile:
+    """Read the node once more after the run. What cannot be read is None."""
+    server = session.node.server
+    get = {"method": "GET", "body": None, "timeout_s": INFO_TIMEOUT_S, "max_bytes": 1 << 20}
+    facts = session.request(
+        "observe",
+        {
+            "sections": {
+                "procs": {"port": server.port, "command": server.command},
+                "log": {
+                    "path": server.log,
+                    "patterns": [*patterns.DECODE, ACCESS],
+                    "boot": {"offset": start.size or 0},
+                    "count_lines": False,
+                    "max_matches": 20_000,
+                },
+                "http": {
+                    "port": server.port,
+                    "host": http_host(server),
+                    "requests": [
+                        {"name": "server_info", "path": "/server_info", **get},
+                        {"name": "get_server_info", "path": "/get_server_info", **get},
+                    ],
+                },
+            }
+        },
+    )
+    return assemble(facts, before, start, ports)
+
+
+def assemble(
+    facts: Mapping[str, Any], before: Launcher | None, start: Mark, ports: frozenset[int]
+) -> Meanwhile:
+    """What follows from the facts. Pure."""
+    log = facts.get("log") or {}
+    readable = "error" not in log and bool(log.get("exists")) and start.size is not None
+    same = (log.get("real_path"), log.get("inode")) == (start.real_path, start.inode) if readable else None
+    lines = [(place, each["text"]) for place, each in enumerate(log.get("matches", []), start=1)]
+    raw = _server_info(facts.get("http") or {})
+    return Meanwhile(
+        before=before,
+        after=_listening_launcher(facts.get("procs") or {}),
+        log_same=same,
+        samples=tuple(decode.read(entries(lines))) if same else None,
+        strangers=strangers([text for _, text in lines], ports) if same else None,
+        boots=len(log.get("boots", [])) if same else None,
+        info=metrics.server_info(raw) if raw is not None else None,
+        model_path=str(raw["model_path"]) if raw is not None and raw.get("model_path") else None,
+        pretended=_pretended(facts.get("procs") or {}),
+    )
+
+
+def strangers(lines: Sequence[str], ports: frozenset[int]) -> tuple[str, ...] | None:
+    """Generation requests in the log of which no end is ours: "client path". None if not even ours are there
+    (the access log is off, or goes elsewhere)."""
+    found, ours = [], 0
+    for line in lines:
+        match = _CLIENT.search(line)
+        if match is None:
+            continue
+        if int(match["port"]) in ports:
+            ours += 1
+        else:
+            found.append(f"{match['client']} {match['path']}")
+    return tuple(found) if ours or not ports else None
+
+
+def _server_info(http: Mapping[str, Any]) -> dict[str, Any] | None:
+    for name in ("server_info", "get_server_info"):
+        reply = http.get(name) or {}
+        if reply.get("status") == 200:
+            try:
+                value = json.loads(reply.get("body") or "")
+            except ValueError:
+                continue
+            if isinstance(value, dict):
+                return value
+    return None
+
+
+def _listening_launcher(procs: Mapping[str, Any]) -> Launcher | None:
+    """The launcher above whatever listens on the port now, or the listener itself."""
+    by_pid = {process["pid"]: process for process in procs.get("processes", [])}
+    for listener in procs.get("listeners", []):
+        process = by_pid.get(listener.get("pid"))
+        seen: set[int] = set()
+        while process is not None and process["role"] != "launcher" and process["pid"] not in seen:
+            seen.add(process["pid"])
+            parent = by_pid.get(process["ppid"])
+            if parent is None or parent["role"] is None:
+                break
+            process = parent
+        if process is not None:
+            return Launcher(process["pid"], process["starttime_ticks"])
+    return None
+
+
+def _pretended(procs: Mapping[str, Any]) -> str | None:
+    """The accept length that the server's environment sets, if it does."""
+    for process in procs.get("processes", []):
+        value = (process.get("env") or {}).get(PRETENDED)
+        if process.get("role") and value and not value.startswith("-"):
+            return str(value)
+    return None
+
+
+def logged(samples: Sequence[Sample] | None) -> dict[str, Any] | None:
+    """What the server logged during the run. `accept_rate`: by the definition of its version."""
+    summary = decode.summarise(samples or ())
+    if summary is None:
+        return None
+    rates = [s.accept_rate_logged for s in samples or () if s.accept_rate_logged is not None]
+    return {
+        "samples": summary.samples,
+        "accept_len": summary.accept_len,
+        "gen_tok_s": summary.gen_tok_s,
+        "graph_share": summary.graph_share,
+        "accept_rate": median(rates) if rates else None,
+    }

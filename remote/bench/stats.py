@@ -1,0 +1,109 @@
+"""Medians and ratios with 95 % intervals from few values, by a seeded bootstrap.
+
+Percentile intervals of few values are too narrow: at 8 values they hold the true one in 88 of 100 runs, not
+in 95. So the percentiles are widened as a t interval is against a normal one (T. Hesterberg, "What Teachers
+Should Know About the Bootstrap", The American Statistician 69, 2015, section 5.3: expanded percentiles).
+tests/bench/test_coverage.py holds that against simulated runs.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, median
+from typing import Any, TypeVar
+
+LEVEL = 0.95
+RESAMPLES = 1000
+SEED = 20260213
+# With fewer values nothing can be said about how much they scatter.
+LEAST = 3
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure and its 95 % interval, in the unit of what it is of; null where it is not known."""
+
+    median: float | None
+    low: float | None = None
+    high: float | None = None
+
+    def to_json(self) -> dict[str, float | None]:
+        return {"median": _round(self.median), "low": _round(self.low), "high": _round(self.high)}
+
+    def mapped(self, function: Callable[[float], float | None]) -> Figure:
+        """The figure under a function that never decreases: order, and so the interval, is kept."""
+        return Figure(*(None if v is None else function(v) for v in (self.median, self.low, self.high)))
+
+
+UNKNOWN = Figure(None)
+
+
+def figure(value: Any) -> Figure:
+    """A figure from its JSON form; a bare number is one without an interval."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Figure(float(value))
+    if not isinstance(value, dict):
+        return UNKNOWN
+    found = [value.get(key) for key in ("median", "low", "high")]
+    return Figure(*(float(v) if isinstance(v, int | float) else None for v in found))
+
+
+def median_of(values: Sequence[float | None]) -> Figure:
+    """The median of the known values."""
+    known = [value for value in values if value is not None]
+    return interval(known, median)
+
+
+def interval(items: Sequence[Item], statistic: Callable[[Sequence[Item]], float]) -> Figure:
+    """`statistic` of the items, with its interval; without one for fewer than three items."""
+    if not items:
+        return UNKNOWN
+    centre = statistic(items)
+    if len(items) < LEAST:
+        return Figure(centre)
+    source = random.Random(SEED)
+    count = len(items)
+    drawn = sorted(statistic(source.choices(items, k=count)) for _ in range(RESAMPLES))
+    tail = tail_share(count)
+    return Figure(centre, _quantile(drawn, tail), _quantile(drawn, 1 - tail))
+
+
+def tail_share(count: int) -> float:
+    """The share of resamples left out at each end for `count` values; 0.025 for very many."""
+    widened = math.sqrt(count / (count - 1)) * student(0.5 + LEVEL / 2, count - 1)
+    return NormalDist().cdf(-widened)
+
+
+def student(share: float, freedom: int) -> float:
+    """The quantile of Student's t: exact for one and two degrees of freedom, else the expansion of Abramowitz
+    and Stegun, 26.7.5, good to 2 % from three on."""
+    if freedom == 1:
+        return math.tan(math.pi * (share - 0.5))
+    if freedom == 2:
+        return (2 * share - 1) / math.sqrt(2 * share * (1 - share))
+    z = NormalDist().inv_cdf(share)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return z + sum(term / float(freedom) ** power for power, term in enumerate(terms, start=1))
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def _round(value: float | None) -> float | None:
+    """Six significant digits: more would claim what no measurement has."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.6g}")
