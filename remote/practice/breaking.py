@@ -7,7 +7,8 @@ import time
 
 from remote.errors import FixopsError, RefusedError, UsageError
 from remote.practice import record
-from remote.practice.faults import FAULTS, Fault
+from remote.practice.fault import Fault
+from remote.practice.faults import FAULTS
 from remote.practice.file_steps import Breaking
 from remote.practice.healing import heal_one
 from remote.practice.journal import close

@@ -39,7 +39,7 @@ def build(layout: Layout, whl: Path, *, gpus: int) -> None:
     """Everything below `layout.root`, which exists and is empty. Raises WheelDamaged, RefusedError."""
     make_interpreter(layout)
     unpack(whl, layout.site_packages)
-    finish_install(layout.site_packages, whl)
+    finish_install(layout.site_packages, whl, layout.pristine)
     wrapped = _HOOK in _read(layout.site_packages / KIMI)
     models.write_models(layout.target, layout.draft, wrapped=wrapped)
     make_gpus(layout, gpus)
@@ -77,8 +77,11 @@ def unpack(whl: Path, site_packages: Path) -> None:
             path.write_bytes(content)
 
 
-def finish_install(site_packages: Path, whl: Path) -> None:
-    """What pip does after unpacking: INSTALLER, bytecode (of what fixes touch), both in RECORD."""
+def finish_install(site_packages: Path, whl: Path, pristine: Path) -> None:
+    """What pip does after unpacking: INSTALLER, bytecode of what fixes touch, both in RECORD.
+
+    What fixes touch is kept in `pristine` as well.
+    """
     dist_info = next(site_packages.glob("sglang-*.dist-info"))
     installer = dist_info / "INSTALLER"
     installer.write_bytes(b"pip\n")
@@ -87,6 +90,9 @@ def finish_install(site_packages: Path, whl: Path) -> None:
     for name in FIXED:
         source = site_packages / name
         if source.exists():
+            kept = pristine / name
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, kept)
             rows.append(f"{compile_module(source).relative_to(site_packages)},,")
     with dist_info.joinpath("RECORD").open("a", encoding="utf-8") as record:
         record.write("".join(f"{row}\n" for row in rows))

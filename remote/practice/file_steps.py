@@ -8,13 +8,15 @@ import py_compile
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from remote.errors import RefusedError
 from remote.practice import journal, wheels
-from remote.practice.build import bytecode_path
+from remote.practice.build import FIXED, bytecode_path
 from remote.practice.layout import Layout
+from remote.practice.models import WRONG_LAYER_IDS
 from remote.practice.record import Record
 
 
@@ -95,7 +97,13 @@ def undo(*names: str, holding: str | None = None) -> Step:
 
 
 def pristine(at: Breaking, name: str) -> bytes:
-    return wheels.read(wheels.fetch(at.record.version), name)
+    """A file as the wheel has it. Errors of wheels.fetch, KeyError if the wheel has no such file."""
+    return wheels.read(_wheel(at.record.version), name)
+
+
+@cache
+def _wheel(version: str) -> Path:
+    return wheels.fetch(version)
 
 
 def _without_changes(now: str, original: str, holding: str | None) -> str:
@@ -105,6 +113,46 @@ def _without_changes(now: str, original: str, holding: str | None) -> str:
         undone = tag != "equal" and (holding is None or holding in "".join(ours[a:b]))
         lines += theirs[c:d] if undone else ours[a:b]
     return "".join(lines)
+
+
+def empty(name: str) -> Step:
+    """Leave nothing in a package's file, as a full disk does."""
+    return lambda at: write(at, source(at, name), b"")
+
+
+def shadow(at: Breaking) -> None:
+    """A second SGLang comes first on the interpreter's path: the installed one is not the one that runs."""
+    other = at.layout.root / "other"
+    for name in ("sglang/__init__.py", *FIXED):
+        if at.layout.site_packages.joinpath(name).exists():
+            write(at, other / name, pristine(at, name))
+    line = f"import sys; sys.path.insert(0, {str(other)!r})\n"
+    write(at, at.layout.site_packages / "other-sglang.pth", line.encode())
+
+
+def draft_text(find: str, put: str) -> Step:
+    """Replace text in the draft's config.json without regard to what it means."""
+
+    def step(at: Breaking) -> None:
+        path = at.layout.draft / "config.json"
+        text = path.read_text(encoding="utf-8")
+        if find not in text:
+            raise RefusedError(f"the draft's config.json holds no {find!r}", hint="inv deploy-fix")
+        write(at, path, text.replace(find, put, 1).encode())
+
+    return step
+
+
+def draft_linked(at: Breaking) -> None:
+    """The draft's config.json becomes a link into a cache of snapshots, which holds the wrong layer ids."""
+    path = at.layout.draft / "config.json"
+    blob = at.layout.draft.parent / "blobs" / "config"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = list(WRONG_LAYER_IDS)
+    write(at, blob, (json.dumps(config, indent=2) + "\n").encode())
+    journal.save_path(at.folder, path)
+    path.unlink()
+    path.symlink_to(blob)
 
 
 def draft(change: Callable[[dict[str, Any]], object]) -> Step:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from remote.errors import RefusedError, UsageError
+from remote.node import procfs
 from remote.practice import journal, processes, record, server
 from remote.practice.journal import Running
 from remote.practice.layout import Layout
-from remote.practice.process_steps import WAIT_S, session
+from remote.practice.process_steps import WAIT_S, running, session
 from remote.practice.processes import Known
 from remote.practice.record import Record
 
@@ -44,10 +45,16 @@ def heal(layout: Layout, name: str = "") -> list[Healed]:
         if not folders:
             raise UsageError(f"the fault '{name}' is not in force", hint="inv practice.break shows which are")
     begun = [_undo(layout, folder) for folder in folders]
-    return [
+    done = [
         _finish(layout, there, folder, healed, older=folders[number + 1 :])
         for number, (folder, healed) in enumerate(zip(folders, begun, strict=True))
     ]
+    if any(_is_read_at_start(layout, path) for healed in done for path in healed.restored):
+        layout.restart_due.touch()
+    if layout.restart_due.exists() and not any(layout.faults.glob("*")):
+        _restart(layout, there)
+        layout.restart_due.unlink()
+    return done
 
 
 def heal_one(layout: Layout, there: Record, folder: Path) -> Healed:
@@ -75,6 +82,23 @@ def _finish(layout: Layout, there: Record, folder: Path, healed: Healed, *, olde
     return healed
 
 
+def _is_read_at_start(layout: Layout, path: str) -> bool:
+    return any(Path(path).is_relative_to(folder) for folder in (layout.site_packages, layout.draft))
+
+
+def _restart(layout: Layout, there: Record) -> None:
+    """Start the server anew, so that it is younger than the files that were put back.
+
+    A file's time of change cannot be put back: whoever compares it with the server's start would rightly say
+    that the server may have read something else.
+    """
+    if processes.listener(there.server_port) is None:
+        return
+    was = running(there.server_port)
+    processes.end(session(layout, was.process.pid))
+    _start_again(layout, was)
+
+
 def _server_back(layout: Layout, there: Record, was: Running) -> int | None:
     """The server that listens afterwards: the same, one that somebody started since, or a new one."""
     if processes.alive(was.process):
@@ -85,6 +109,10 @@ def _server_back(layout: Layout, there: Record, was: Running) -> int | None:
     if listener is not None:
         return listener
     processes.end(session(layout, was.process.pid))
+    return _start_again(layout, was)
+
+
+def _start_again(layout: Layout, was: Running) -> int:
     started = server.start(layout, replace(was.how, env=server.quick(layout, was.how.env)))
     server.wait_ready(started, timeout_s=WAIT_S)
     for folder in layout.faults.glob("*"):
@@ -105,6 +133,7 @@ def _adopt(layout: Layout, was: Known, now: Known) -> None:
             stored = json.loads(path.read_text(encoding="utf-8"))
             if (stored["pid"], stored["starttime_ticks"]) == (was.pid, was.starttime_ticks):
                 stored.update(pid=now.pid, starttime_ticks=now.starttime_ticks)
+                stored["start_time"] = procfs.start_time(now.starttime_ticks)
                 beside = path.with_name(f".{path.name}.{os.getpid()}")
                 beside.write_text(json.dumps(stored), encoding="utf-8")
                 beside.replace(path)

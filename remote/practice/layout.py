@@ -113,6 +113,11 @@ class Layout:
         return self.root / "wiring"
 
     @property
+    def pristine(self) -> Path:
+        """The wheel's text of the files that fixes touch: what old bytecode may have been made from."""
+        return self.root / "pristine"
+
+    @property
     def state_dir(self) -> Path:
         return self.root / "state"
 
@@ -124,6 +129,11 @@ class Layout:
     def faults(self) -> Path:
         """One folder per fault that is in force: what heals it."""
         return self.root / "faults"
+
+    @property
+    def restart_due(self) -> Path:
+        """Is there while the server is older than files that were healed."""
+        return self.root / "restart-due"
 
 
 def here(override: str | None = None) -> Layout:

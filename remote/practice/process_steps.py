@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from remote.errors import RefusedError, UnhealthyError
 from remote.practice import journal, processes, server, spawn
@@ -21,11 +21,12 @@ from remote.practice.models import WRONG_LAYER_IDS
 from remote.practice.processes import Known
 
 WAIT_S = 30.0
+Until = Literal["ready", "gone", "ranks"]
 
 
-def running(at: Breaking) -> Running:
+def running(port: int) -> Running:
     """The server that listens on the node's port. RefusedError if none does."""
-    pid = processes.listener(at.record.server_port)
+    pid = processes.listener(port)
     process = None if pid is None else processes.known(pid)
     if process is None:
         raise RefusedError(
@@ -53,7 +54,7 @@ def signalled(number: signal.Signals, *, rank: int | None = None) -> Step:
     """Send a signal to the launcher, or to one rank, and wait until a deadly one has done its work."""
 
     def step(at: Breaking) -> None:
-        now = running(at)
+        now = running(at.record.server_port)
         victim = now.process if rank is None else ranks(now.process.pid)[rank]
         journal.save_server(at.folder, now)
         processes.send(victim, number)
@@ -68,13 +69,13 @@ def restarted(
     faults: dict[str, Any] | None = None,
     arguments: Sequence[str] = (),
     log: str | None = None,
-    ready: bool = True,
+    until: Until = "ready",
     kill_rank: int | None = None,
 ) -> Step:
     """The same server again, misbehaving (simulator/settings.py), with more arguments, or short of a rank."""
 
     def step(at: Breaking) -> None:
-        now = running(at)
+        now = running(at.record.server_port)
         journal.save_server(at.folder, now)
         processes.end(session(at.layout, now.process.pid))
         env = server.quick(at.layout, now.how.env)
@@ -82,7 +83,7 @@ def restarted(
             env["FIXOPS_SIMULATOR_FAULTS"] = json.dumps(faults)
         written = str(at.layout.log.with_name(log)) if log else now.how.log
         wanted = replace(now.how, argv=[*now.how.argv, *arguments], env=env, log=written)
-        new = start(at, wanted, ready=ready)
+        new = start(at, wanted, until=until)
         if kill_rank is not None:
             victim = ranks(new.pid)[kill_rank]
             processes.send(victim, signal.SIGKILL)
@@ -93,7 +94,7 @@ def restarted(
 
 def left_behind(at: Breaking) -> None:
     """The launcher dies, its ranks live on with their memory, re-parented to init."""
-    now = running(at)
+    now = running(at.record.server_port)
     journal.save_server(at.folder, now)
     processes.end(session(at.layout, now.process.pid))
     env = server.quick(at.layout, now.how.env)
@@ -125,6 +126,25 @@ def stranger(argv: Callable[[Layout], Sequence[str]], *, gpu: int | None = None,
             write(at, at.layout.holders / f"{process.pid}.json", json.dumps(entry).encode())
 
     return step
+
+
+def beside(at: Breaking) -> None:
+    """An earlier server's ranks are left beside the one that runs."""
+    running(at.record.server_port)
+    spec = server.orphans_spec(
+        at.layout, port=at.record.server_port, gpus=at.record.gpus, settings=at.layout.orphans_settings
+    )
+    start(at, spec, until="gone")
+
+
+def port_taken(at: Breaking) -> None:
+    """Something that is not SGLang listens where the server did."""
+    now = running(at.record.server_port)
+    journal.save_server(at.folder, now)
+    processes.end(session(at.layout, now.process.pid))
+    words = ["-m", "http.server", "--bind", "127.0.0.1", str(at.record.server_port)]
+    stranger(lambda layout: [str(layout.python), *words])(at)
+    _wait(lambda: processes.listener(at.record.server_port) is not None, "nothing listened on the port")
 
 
 def older_than_files(at: Breaking) -> None:
@@ -171,12 +191,16 @@ def session(layout: Layout, leader: int) -> list[Known]:
     ]
 
 
-def start(at: Breaking, wanted: spawn.Spec, *, ready: bool = True) -> Known:
-    """Start a server for the fault; unless it is one that never gets there, wait until it is ready."""
+def start(at: Breaking, wanted: spawn.Spec, *, until: Until = "ready") -> Known:
+    """Start a server for the fault, and wait until it is ready, or gone, or has ranks at least."""
     launched = server.start(at.layout, wanted)
     journal.save_started(at.folder, launched.process)
-    if ready:
+    if until == "ready":
         server.wait_ready(launched, timeout_s=WAIT_S)
+    elif until == "gone":
+        _wait(lambda: not processes.alive(launched.process), "the server did not fail")
+    else:
+        _wait(lambda: bool(ranks(launched.process.pid)), "the server started no ranks")
     return launched.process
 
 

@@ -57,7 +57,7 @@ def quick(layout: Layout, env: Mapping[str, str]) -> dict[str, str]:
 
 def write_settings(layout: Layout, path: Path, settings: dict[str, object]) -> None:
     """The simulated server's settings file; see remote/practice/simulator/settings.py."""
-    content = {"gpus_dir": str(layout.holders), **settings}
+    content = {"gpus_dir": str(layout.holders), "source_texts": [str(layout.pristine)], **settings}
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 

@@ -15,7 +15,7 @@ from remote.errors import RefusedError, UsageError
 from remote.practice import processes, wheels
 from remote.practice.breaking import break_node, in_force
 from remote.practice.build import DEEPSEEK, FIXED, bytecode_path
-from remote.practice.faults import CONFIG, FAULTS, FILES, GPUS, PROCESSES
+from remote.practice.faults import DRAFT, FAULTS, GPUS, PROCESSES, SOURCE
 from remote.practice.healing import heal
 from remote.practice.layout import Layout
 from remote.practice.process_steps import ranks
@@ -114,7 +114,7 @@ def test_a_fault_shows_and_heals_without_a_trace(node: Up, name: str) -> None:
 
 
 def test_every_fault_names_checks_that_exist() -> None:
-    assert len(FAULTS) == sum(map(len, (FILES, CONFIG, PROCESSES, GPUS)))
+    assert len(FAULTS) == sum(map(len, (SOURCE, DRAFT, PROCESSES, GPUS)))
     for fault in FAULTS.values():
         assert fault.found_by
         assert set(fault.found_by) <= CHECKS

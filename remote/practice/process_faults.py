@@ -1,0 +1,130 @@
+"""Faults of the node's processes: the server, its ranks, what is beside them."""
+
+from __future__ import annotations
+
+import signal
+
+from remote.practice.fault import Fault
+from remote.practice.process_steps import (
+    beside,
+    left_behind,
+    older_than_files,
+    port_taken,
+    restarted,
+    signalled,
+)
+
+PROCESSES = (
+    Fault(
+        "old-server",
+        "The old server kept the port",
+        "has a server answer that was started before the fix was deployed",
+        ("process.after_fix",),
+        (older_than_files,),
+    ),
+    Fault(
+        "orphans",
+        "The launcher is dead, its ranks live",
+        "leaves schedulers without a launcher, re-parented to init, with their GPU memory",
+        ("process.single", "health.http"),
+        (left_behind,),
+    ),
+    Fault(
+        "rank-dead",
+        "One rank was killed, the launcher has not noticed",
+        "ends rank 1 as the kernel's OOM killer does; the launcher goes on waiting",
+        ("process.ranks",),
+        (restarted(faults={"hang_on_rank_death": True}, kill_rank=1),),
+    ),
+    Fault(
+        "server-killed",
+        "The server is gone",
+        "kills the launcher",
+        ("process.single", "health.http"),
+        (signalled(signal.SIGKILL),),
+    ),
+    Fault(
+        "rank-stopped",
+        "One rank does not move",
+        "stops rank 0 with SIGSTOP: the server is there and says nothing",
+        ("health.http", "health.generate"),
+        (signalled(signal.SIGSTOP, rank=0),),
+    ),
+    Fault(
+        "launcher-stopped",
+        "The launcher does not move",
+        "stops the launcher with SIGSTOP: the port accepts and nobody answers",
+        ("health.http",),
+        (signalled(signal.SIGSTOP),),
+    ),
+    Fault(
+        "stale-ranks",
+        "An earlier server's ranks are still there",
+        "leaves schedulers of an earlier server beside the one that runs, holding GPU memory",
+        ("process.single", "gpu.holders"),
+        (beside,),
+    ),
+    Fault(
+        "port-taken",
+        "Something else has the port",
+        "ends the server and has a web server that is not SGLang listen on its port",
+        ("process.owner", "health.http"),
+        (port_taken,),
+    ),
+    Fault(
+        "other-arguments",
+        "The server runs with other arguments",
+        "starts it again with --speculative-num-steps 1, which sets the draft tokens to 2 without a word",
+        ("args.effective",),
+        (restarted(arguments=("--speculative-num-steps", "1")),),
+    ),
+    Fault(
+        "other-log",
+        "The server writes to another log",
+        "starts it again by hand with its output in a file of its own",
+        ("log.boot",),
+        (restarted(log="by-hand.log"),),
+    ),
+    Fault(
+        "health-lies",
+        "/health is 200 and nothing is generated",
+        "starts the server so that its health endpoint answers although it generates nothing",
+        ("health.generate",),
+        (restarted(faults={"health_lies": True}, until="ranks"),),
+    ),
+    Fault(
+        "generation-hangs",
+        "The server stopped generating",
+        "starts the server so that it never answers after its warm-up",
+        ("health.http", "health.generate"),
+        (restarted(faults={"generate_hangs": True}),),
+    ),
+    Fault(
+        "start-hangs",
+        "The server does not finish starting",
+        "starts the server so that it stays in the capture of the CUDA graphs",
+        ("log.boot", "health.http"),
+        (restarted(faults={"hang_at": "graph-capture"}, until="ranks"),),
+    ),
+    Fault(
+        "start-out-of-memory",
+        "The server ran out of GPU memory while starting",
+        "starts the server so that it ends with torch.OutOfMemoryError",
+        ("log.errors", "process.single"),
+        (restarted(faults={"oom_at": "loading-target"}, until="gone"),),
+    ),
+    Fault(
+        "start-nccl",
+        "The ranks do not find each other",
+        "starts the server so that it ends with an NCCL error",
+        ("log.errors", "process.single"),
+        (restarted(faults={"nccl": True}, until="gone"),),
+    ),
+    Fault(
+        "warm-up-fails",
+        "The server was up and died of its first request",
+        "starts the server so that its warm-up request fails",
+        ("log.errors", "process.single"),
+        (restarted(faults={"warmup_fails": True}, until="gone"),),
+    ),
+)
