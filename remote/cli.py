@@ -196,8 +196,7 @@ def _one(node: Node, each: Each, reporter: Reporter) -> Outcome:
         with open_session(node) as session:
             return Outcome(node.name, each(session, reporter), None)
     except FixopsError as error:
-        error.node = error.node or node.name
-        return Outcome(node.name, None, error)
+        return Outcome(node.name, None, _on(node, error))
 
 
 def without_session(node: Node, each: Callable[[Node], Any]) -> Outcome:
@@ -205,7 +204,15 @@ def without_session(node: Node, each: Callable[[Node], Any]) -> Outcome:
     try:
         return Outcome(node.name, each(node), None)
     except FixopsError as error:
-        return Outcome(node.name, None, error)
+        return Outcome(node.name, None, _on(node, error))
+
+
+def _on(node: Node, error: FixopsError) -> FixopsError:
+    """The error, which tells the node by the inventory's name: an address alone does not."""
+    error.node = error.node or node.name
+    if node.name not in error.message:
+        error.message = f"{node.name}: {error.message}"
+    return error
 
 
 def refuse_invoke_dry(options: Options, dry: bool) -> None:
