@@ -56,6 +56,7 @@ class Service:
         self.ops = ops
         self.prefix = b"\x1e" + nonce.encode("ascii") + b" "
         self.jobs: dict[int, Job] = {}
+        self.given_up: list[Job] = []  # past their deadline and answered for, but still running
         self.lock = threading.Lock()
         self.write_lock = threading.Lock()
         self.state_lock = threading.Lock()
@@ -93,7 +94,8 @@ class Service:
         now = time.monotonic()
         if not deadlines:
             return max(0.0, self.last_asked + self.idle_s - now)
-        return max(0.05, min([d if d > now else d + OVERDUE_S for d in deadlines]) - now)
+        next_deadline = min([d if d > now else d + OVERDUE_S for d in deadlines])
+        return min(self.idle_s, max(0.05, next_deadline - now))
 
     def look_after_deadlines(self) -> bool:
         """Cancel what is past its deadline, give up what does not react; true when idle for too long."""
@@ -103,8 +105,9 @@ class Service:
         for job in jobs:
             if now >= job.ctx.deadline:
                 job.ctx.cancel.set()
-            if now >= job.ctx.deadline + OVERDUE_S and not job.given_up:
+            if now >= job.ctx.deadline + OVERDUE_S:
                 job.given_up = True
+                self.given_up.append(job)
                 self.forget(job)
                 self.reply(
                     {
@@ -112,8 +115,6 @@ class Service:
                         "error": _error("timeout", "did not end at its deadline; it may still be running"),
                     }
                 )
-        if jobs:
-            self.last_asked = now
         return not jobs and now - self.last_asked >= self.idle_s
 
     def accept(self, line: bytes) -> None:
@@ -196,22 +197,34 @@ class Service:
             raise OpError("unsupported", "this helper has no operation " + repr(op))
         function: Op = import_module("." + self.ops[op], __package__).OPS[op]
         job.changes = bool(getattr(function, "CHANGES", False))
+        # In this order: `finish` cancels first and then waits for what changes something.
+        job.ctx.check()
         if job.changes and not self.state().holds_lock():
             raise OpError("not-locked", op + " changes the node, and this helper does not hold the lock")
         if journal is None:
             return function(params, job.ctx)
-        entry = dict(journal, op=op)
+        return self.run_journalled(job, function, params, dict(journal, op=op))
+
+    def run_journalled(
+        self, job: Job, function: Op, params: dict[str, Any], entry: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Not begun unless the beginning is written down; an end that cannot be written down is told."""
         self.state().journal(dict(entry, phase="begin", time=job.ctx.now()))
-        end = {"outcome": "error", "kind": "internal"}
         try:
             result = function(params, job.ctx)
-            end = {"outcome": "ok"}
-            return result
-        except OpError as error:
-            end = {"outcome": "error", "kind": error.kind, "message": error.message}
+        except Exception as error:
+            end = {"outcome": "error", "kind": "internal", "message": type(error).__name__}
+            if isinstance(error, OpError):
+                end.update(kind=error.kind, message=error.message)
+            with contextlib.suppress(OpError, OSError):  # the operation's own error is what matters
+                self.state().journal(dict(entry, phase="end", time=job.ctx.now(), **end))
             raise
-        finally:
-            self.state().journal(dict(entry, phase="end", time=job.ctx.now(), **end))
+        try:
+            self.state().journal(dict(entry, phase="end", time=job.ctx.now(), outcome="ok"))
+        except OpError as error:
+            message = "it was done, but that could not be written to the journal: " + error.message
+            raise OpError(error.kind, message, done=True, result=result) from error
+        return result
 
     def state(self) -> StateLike:
         """The one state.State of this helper."""
@@ -222,6 +235,7 @@ class Service:
             return self.state_object
 
     def forget(self, job: Job) -> None:
+        self.last_asked = time.monotonic()
         with self.lock:
             self.jobs.pop(job.id, None)
 
@@ -239,7 +253,7 @@ class Service:
     def finish(self) -> None:
         """Nobody is there any more: let changes come to a clean end, kill children, release the lock."""
         with self.lock:
-            jobs = list(self.jobs.values())
+            jobs = list(self.jobs.values()) + self.given_up
         for job in jobs:
             job.ctx.cancel.set()
         end = time.monotonic() + CLEAN_END_S
@@ -268,6 +282,11 @@ def _trace(error: BaseException) -> list[str]:
     return places[-8:]
 
 
+def _end(*_: object) -> None:
+    """SIGTERM: end as when the input ends."""
+    raise InterruptedError
+
+
 def start(nonce: str, ops: dict[str, str]) -> None:
     """Serve on the streams of this process, and end the process. Never returns."""
     requests_fd, replies_fd, errors_fd = os.dup(0), os.dup(1), os.dup(2)  # closed in children (PEP 446)
@@ -275,13 +294,14 @@ def start(nonce: str, ops: dict[str, str]) -> None:
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
     sys.stderr = os.fdopen(errors_fd, "w", 1, encoding="utf-8", errors="replace")
-    # A handler, not SIG_IGN: what is ignored stays ignored in the server that an operation starts.
+    # Handlers, not SIG_IGN: what is ignored stays ignored in the server that an operation starts.
     signal.signal(signal.SIGHUP, lambda *_: None)
+    signal.signal(signal.SIGTERM, _end)
     service = Service(requests_fd, replies_fd, nonce, ops)
     try:
         service.serve()
     except OSError:
-        pass  # the connection has gone in the middle of a reply
+        pass  # the connection has gone in the middle of a reply, or SIGTERM
     finally:
         service.finish()
         os._exit(0)
