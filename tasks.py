@@ -52,6 +52,7 @@ def _change(yes: bool, dry_run: bool, wait: bool) -> Change:
         **FIX,
         **CHANGE,
         "from-pristine": "start from the version's wheel, whatever the files hold now",
+        "bench": "measure before a healthy old server is stopped, and after (inv bench's defaults)",
     }
 )
 def deploy_fix(
@@ -64,6 +65,7 @@ def deploy_fix(
     dry_run: bool = False,
     wait: bool = False,
     from_pristine: bool = False,
+    bench: bool = False,
 ) -> None:
     """The whole procedure: push, purge, stop, free, start, wait, verify. Does only what is not so."""
     from remote import commands
@@ -73,6 +75,7 @@ def deploy_fix(
         _change(yes, dry_run, wait),
         fix,
         from_pristine,
+        bench,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,7 +12,7 @@ from . import rollback as rollbacks
 from .bundles import Bundle
 from .cli import Options, Outcome, Plain
 from .errors import ExitCode, RefusedError, UsageError
-from .inventory import Inventory
+from .inventory import Inventory, Node
 from .plan import Plan
 from .render import logs as render_logs
 from .render import show
@@ -43,8 +43,13 @@ class Change:
         return 3600.0 if self.wait else 0.0
 
 
-def _bundle(found: Inventory, name: str | None) -> Bundle:
-    return bundles.find_bundle(name or found.default_fix or DEFAULT_FIX)
+def _bundles(found: Inventory, name: str | None, nodes: Sequence[Node]) -> Callable[[Session], Bundle]:
+    """Each node's bundle: the one named, else its server's, else the inventory's. Read before any node is."""
+    by_node = {
+        node.name: bundles.find_bundle(name or node.server.fix or found.default_fix or DEFAULT_FIX)
+        for node in nodes
+    }
+    return lambda session: by_node[session.node.name]
 
 
 def _confirm(options: Options, change: Change, node: str) -> Callable[[Plan], bool]:
@@ -65,8 +70,8 @@ def reading(
 
     def body() -> ExitCode:
         found, nodes = cli.load_inventory(options)
-        bundle = _bundle(found, fix)
-        return cli.on_nodes(options, nodes, lambda session, _: verb(session, bundle), view, parallel=True)
+        bundle = _bundles(found, fix, nodes)
+        return cli.on_nodes(options, nodes, lambda session, _: verb(session, bundle(session)), view, parallel=True)
 
     cli.guarded(options, body)
 
@@ -79,13 +84,13 @@ def changing(
     def body() -> ExitCode:
         cli.must_confirm(options, yes=change.yes, dry_run=change.dry_run)
         found, nodes = cli.load_inventory(options)
-        bundle = _bundle(found, fix)
+        bundle = _bundles(found, fix, nodes)
 
         def each(session: Session, reporter: Reporter) -> Any:
             confirm = _confirm(options, change, session.node.name)
             return verb(
                 session,
-                bundle,
+                bundle(session),
                 reporter,
                 confirm=confirm,
                 dry_run=change.dry_run,
@@ -98,8 +103,13 @@ def changing(
     cli.guarded(options, body)
 
 
-def deploy_fix(options: Options, change: Change, fix: str | None, from_pristine: bool) -> NoReturn:
-    changing(options, change, deploy.deploy_fix, show.deployed, fix, pristine=from_pristine)
+def deploy_fix(
+    options: Options, change: Change, fix: str | None, from_pristine: bool, bench: bool = False
+) -> NoReturn:
+    from .bench import plan
+
+    load = plan.plan() if bench else None
+    changing(options, change, deploy.deploy_fix, show.deployed, fix, pristine=from_pristine, bench=load)
 
 
 def verify_node(options: Options, fix: str | None, verbose: bool) -> NoReturn:
@@ -107,13 +117,23 @@ def verify_node(options: Options, fix: str | None, verbose: bool) -> NoReturn:
 
 
 def bench_node(options: Options, fix: str | None, asked: BenchAsked) -> NoReturn:
-    """Measure each node's server, one node after another."""
-    from .bench.command import bench_each
+    """Measure each node's server, one node after another. On Ctrl-C what was measured is shown."""
+    from .bench import command, run
     from .render.bench import show as show_bench
 
     def body() -> ExitCode:
+        how = command.options_of(asked)
         found, nodes = cli.load_inventory(options)
-        each = bench_each(_bundle(found, fix), asked, quiet=options.json)
+        bundle = _bundles(found, fix, nodes)
+
+        def each(session: Session, reporter: Reporter) -> Any:
+            result = run.bench(session, bundle(session), reporter, how)
+            if not result.interrupted:
+                return result
+            if not options.json:
+                show_bench(result)
+            raise command.interrupted(result)
+
         return cli.on_nodes(options, nodes, each, show_bench, parallel=False)
 
     cli.guarded(options, body)
@@ -129,10 +149,10 @@ def status_of(options: Options, fix: str | None, watch: bool) -> NoReturn:
                 "--watch and --json do not go together", hint="run inv status --json again and again"
             )
         found, nodes = cli.load_inventory(options)
-        bundle = _bundle(found, fix)
+        bundle = _bundles(found, fix, nodes)
 
         def each(session: Session, _: Reporter) -> Any:
-            show.watched(lambda: status.status(session, bundle), WATCH_EVERY_S)
+            show.watched(lambda: status.status(session, bundle(session)), WATCH_EVERY_S)
 
         return cli.on_nodes(options, nodes[:1], each, show.quiet, parallel=False)
 
@@ -187,11 +207,11 @@ def restart(options: Options, change: Change, fix: str | None) -> NoReturn:
 def health(options: Options, fix: str | None) -> NoReturn:
     def body() -> ExitCode:
         found, nodes = cli.load_inventory(options)
-        bundle = _bundle(found, fix)
+        bundle = _bundles(found, fix, nodes)
         return cli.on_nodes(
             options,
             nodes,
-            lambda session, reporter: steps.health(session, bundle, reporter),
+            lambda session, reporter: steps.health(session, bundle(session), reporter),
             show.quiet,
             parallel=False,
         )

@@ -1,16 +1,11 @@
-"""`inv bench` from its options to what each node does."""
+"""`inv bench`'s options, and how it ends when it is stopped."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..bundles import Bundle
-from ..cli import Each
 from ..errors import InterruptedByUser
-from ..render.bench import show
-from ..reporting import Reporter
-from ..session import Session
-from . import baselines, run
+from . import baselines
 from .assemble import Options
 from .plan import plan
 from .result import Bench
@@ -48,22 +43,8 @@ def options_of(asked: Asked) -> Options:
     )
 
 
-def bench_each(bundle: Bundle, asked: Asked, *, quiet: bool) -> Each:
-    """What to do with each node. On Ctrl-C what was measured is shown, and the command ends with 130."""
-    options = options_of(asked)
-
-    def each(session: Session, reporter: Reporter) -> Bench:
-        found = run.bench(session, bundle, reporter, options)
-        if found.interrupted:
-            raise interrupted(found, quiet=quiet)
-        return found
-
-    return each
-
-
-def interrupted(found: Bench, *, quiet: bool) -> InterruptedByUser:
-    if not quiet:
-        show(found)
+def interrupted(found: Bench) -> InterruptedByUser:
+    """Exit code 130, with what was measured until then as the node's entry."""
     entry = {key: value for key, value in found.to_json().items() if key != "node"}
     return InterruptedByUser(
         f"{found.node}: interrupted after {len(found.requests)} of {found.load['requests']} requests",

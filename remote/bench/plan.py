@@ -54,12 +54,12 @@ class Plan:
 
 def plan(
     *,
-    prompts: str | None,
-    requests: int | None,
-    concurrency: int | None,
-    max_tokens: int | None,
-    limit_s: float | None,
-    client: str,
+    prompts: str | None = None,
+    requests: int | None = None,
+    concurrency: int | None = None,
+    max_tokens: int | None = None,
+    limit_s: float | None = None,
+    client: str = "fixops",
 ) -> Plan:
     """UsageError for numbers that mean nothing and for a file that holds no prompts."""
     _refuse(requests is not None and requests < 1, "--requests", requests, "at least 1")

@@ -70,7 +70,7 @@ def _figures(out: Console, result: Bench, now: Summary) -> None:
         table.add_column("ratio", no_wrap=True)
     rows: list[tuple[str, Callable[[Summary], Figure], int, Figure | None]] = [
         ("accept length", lambda s: s.accept_len, 2, ratios.accept_len.ratio if ratios else None),
-        (f"accept rate, {OUR_RATE}", lambda s: s.accept_rate, 2, None),
+        ("accept rate", lambda s: s.accept_rate, 2, None),
         ("implied acceptance per draft step", lambda s: s.implied_step_acceptance, 3, None),
         ("output tok/s of one request", lambda s: s.output_tok_s, 1, speed),
         ("output tok/s of all requests together", lambda s: s.server_output_tok_s, 1, None),
@@ -88,7 +88,7 @@ def _figures(out: Console, result: Bench, now: Summary) -> None:
 def _server(out: Console, result: Bench, now: Summary) -> None:
     """The server's own figures, by their own definitions."""
     rate, definition = now.accept_rate_server.median, server_definition(now.sglang_version)
-    lines = []
+    lines = [f"accept rate: {OUR_RATE}"] if now.accept_rate.median is not None else []
     if rate is not None:
         lines.append(f"the server's own accept rate: {rate:.2f} ({definition})")
     if now.pooled:
@@ -99,7 +99,9 @@ def _server(out: Console, result: Bench, now: Summary) -> None:
         )
     if now.cumulative and now.cumulative.middle is not None:
         mean = now.cumulative.accept_len
-        value = f"{mean:.2f}" if mean is not None else f"{now.cumulative.middle:.2f} (median of its ranks)"
+        value = f"{now.cumulative.middle if mean is None else mean:.2f}"
+        if mean is None and now.cumulative.known > 1:
+            value += f" (the median of {now.cumulative.known} ranks)"
         lines.append(f"the server's accept length since its start, not this run's: {value}")
     if result.comparison and result.comparison.same_outputs:
         same, pairs = result.comparison.same_outputs

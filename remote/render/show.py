@@ -46,6 +46,12 @@ def deployed(result: Deployed) -> None:
         out.print(Text(f"dry run: nothing was changed on {result.node}", style="heading"))
         return
     print_checks(out, result.node, result.checks)
+    if result.benches is not None:
+        from . import bench
+
+        for run in (result.benches.before, result.benches.after):
+            if run is not None:
+                bench.show(run)
     if result.deploy_id is None:
         out.print(f"{result.node} was already as meant: nothing was changed")
     else:
