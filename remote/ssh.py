@@ -38,6 +38,9 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 class Connection(FabricConnection):
     """A Fabric connection that closes its jump hosts with itself. Fabric has no types: hence the Any."""
 
+    # A real attribute: Fabric would write it to the configuration, which all connections share, and merge
+    # that anew (milliseconds, and for a moment other threads find it empty).
+    inline_ssh_env = True
     client: Any
     transport: Any
     gateway: Any

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,23 @@ def test_a_known_host_lets_us_in(place: Place) -> None:
     finally:
         connection.close()
     assert not connection.is_connected
+
+
+def test_connections_of_several_threads_do_not_mix(place: Place, gate: SshServer, tmp_path: Path) -> None:
+    """A group of nodes is worked on at once."""
+    other = tmp_path / "other"
+    other.mkdir()
+    targets = [place.target(), Place(other, gate).target()] * 4
+
+    def port(target: Target) -> int:
+        connection = connect(target)
+        try:
+            return int(said(connection, "echo $SSH_CONNECTION").split()[3])
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(targets)) as pool:
+        assert list(pool.map(port, targets)) == [place.server.port, gate.port] * 4
 
 
 # Host keys
