@@ -26,6 +26,9 @@ GENERATE_TIMEOUT_S = 60.0
 OBSERVE_TIMEOUT_S = 120.0
 GPU_TIMEOUT_S = 20.0
 MAX_SOURCE_BYTES = 4 * 1024 * 1024
+# Read as evidence of a condition (remote/hypotheses/scatter.py), and kept from the wiring engine, which
+# knows the attention's context by what it is for.
+EVIDENCE_ONLY = ("sglang/srt/layers/layer_boundary/adapters/attention.py",)
 
 
 def generate_request(tokens: int = 8) -> dict[str, Any]:
@@ -95,7 +98,8 @@ def bundle_files(bundle: bundles.Bundle) -> list[str]:
 
 def wanted_sources(bundle: bundles.Bundle) -> list[str]:
     """Every file whose text planning or the wiring may need, in any version: absent ones are no error."""
-    return sorted({*bundle_files(bundle), *wiring.needed_files(None, USUAL_ARCHITECTURE)})
+    needed = wiring.needed_files(None, USUAL_ARCHITECTURE)
+    return sorted({*bundle_files(bundle), *needed, *EVIDENCE_ONLY})
 
 
 def observe(session: Session, bundle: bundles.Bundle, *, probe: bool = True) -> Picture:
@@ -186,8 +190,8 @@ def assemble(
         fix=fix,
         config=config,
         model_config=model_config,
-        wiring=_wiring(version, contents, model_config, config.text if config else None),
-        meant=_wiring(version, contents, model_config, _meant_text(config)),
+        wiring=wiring_of(version, contents, model_config, config.text if config else None),
+        meant=wiring_of(version, contents, model_config, _meant_text(config)),
         ownership=_ownership(node, facts, uid),
         boot=_last_boot(facts),
         effective=effective,
@@ -237,12 +241,13 @@ def _json_object(text: Any) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _wiring(
+def wiring_of(
     version: str | None,
     contents: Mapping[str, bytes | None],
     model_config: Mapping[str, Any] | None,
     draft_text: bytes | None,
 ) -> wiring.Wiring | None:
+    """What reaches the draft with these files and this draft config.json; None where one cannot be read."""
     draft = _json_object(draft_text)
     if version is None or model_config is None or draft is None:
         return None
@@ -251,7 +256,11 @@ def _wiring(
     layers = text_config.get("num_hidden_layers")
     if architecture is None or layers is None:
         return None
-    present = tuple((path, text) for path, text in sorted(contents.items()) if text is not None)
+    present = tuple(
+        (path, text)
+        for path, text in sorted(contents.items())
+        if text is not None and path not in EVIDENCE_ONLY
+    )
     dense = text_config.get("first_k_dense_replace", 0)
     return _compute(present, version, str(architecture), int(layers), int(dense), json.dumps(draft))
 

@@ -6,6 +6,7 @@ could not be read is `{"error": {"kind", "message"}}`; asking it for a value giv
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +70,20 @@ class Picture:
         """What the draft was trained with, None where the bundle claims nothing about it."""
         contract = self.bundle.contract
         return [str(layer) for layer in contract.draft_input] if contract else None
+
+    @property
+    def draft(self) -> Mapping[str, Any] | None:
+        """The draft's config.json, None where it could not be read or is no JSON object."""
+        try:
+            value = json.loads(self.config.text or b"") if self.config else None
+        except ValueError:
+            return None
+        return value if isinstance(value, dict) else None
+
+    @property
+    def draft_architectures(self) -> tuple[str, ...]:
+        names = (self.draft or {}).get("architectures")
+        return tuple(str(name) for name in names) if isinstance(names, list) else ()
 
     def short(self, path: str) -> str:
         """A path as a line of text has room for it: the package's files relative to its root."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +29,7 @@ def fits(picture: Picture) -> Check:
     weights = picture.section("weights")
     if not weights["exists"]:
         return failed(id, expected, f"{path}: {weights['problem']}", Evidence(path, "absent"), remedy=fix_it)
-    values = _object(config.text)
+    values = picture.draft
     if values is None:
         return unknown(
             id, expected, f"{config.path} is no JSON object", remedy=f"inv diagnose --node {node.name}"
@@ -95,11 +94,3 @@ def _hidden_size(model_config: Mapping[str, Any] | None) -> int | None:
     text = (model_config or {}).get("text_config") or model_config or {}
     size = text.get("hidden_size")
     return size if isinstance(size, int) else None
-
-
-def _object(text: bytes | None) -> Mapping[str, Any] | None:
-    try:
-        value = json.loads(text or b"")
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None

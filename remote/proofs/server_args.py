@@ -19,7 +19,7 @@ def effective(picture: Picture) -> Check:
     """
     id, expected = "args.effective", "the server's arguments are the inventory's"
     wanted = wanted_args(picture.node.server)
-    found, source = _effective(picture)
+    found, source = told(picture)
     if found is None:
         return unknown(
             id,
@@ -54,7 +54,8 @@ def effective(picture: Picture) -> Check:
     return passed(id, expected, f"{len(wanted)} arguments as wanted", Evidence(source, _short(found, wanted)))
 
 
-def _effective(picture: Picture) -> tuple[Mapping[str, Any] | None, str]:
+def told(picture: Picture) -> tuple[Mapping[str, Any] | None, str]:
+    """The arguments that the server runs with, and where they are told: by itself, else in its log."""
     if picture.effective is not None:
         return picture.effective, "/server_info"
     boot = picture.boot
