@@ -5,7 +5,6 @@ A plan is a list of actions with their before and after. `--dry-run` is the same
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -117,7 +116,7 @@ def refuse_adjusted_arguments(picture: Picture) -> None:
         picture.version,
         wanted_args(node.server),
         env=node.server.env,
-        draft_architectures=_draft_architectures(picture),
+        draft_architectures=picture.draft_architectures,
     )
     if found:
         lines = "; ".join(
@@ -131,14 +130,6 @@ def refuse_adjusted_arguments(picture: Picture) -> None:
             hint=f"set the values it would use in the inventory, server '{node.server_name}'",
             node=node.name,
         )
-
-
-def _draft_architectures(picture: Picture) -> tuple[str, ...]:
-    try:
-        found = json.loads(picture.config.text or b"") if picture.config else {}
-    except ValueError:
-        return ()
-    return tuple(str(each) for each in found.get("architectures") or ()) if isinstance(found, dict) else ()
 
 
 def code_writes(picture: Picture) -> tuple[Write, ...]:
