@@ -253,9 +253,7 @@ def free_gpus(
     """Wait until the GPUs' memory is back."""
     from remote import commands
 
-    commands.step(
-        _options(context, "free-gpus", node, inventory, json), _change(yes, dry_run, wait), "free-gpus", fix
-    )
+    commands.free(_options(context, "free-gpus", node, inventory, json), _change(yes, dry_run, wait), fix)
 
 
 @task(help={**NODE, **FIX, **CHANGE})

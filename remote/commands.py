@@ -71,7 +71,9 @@ def reading(
     def body() -> ExitCode:
         found, nodes = cli.load_inventory(options)
         bundle = _bundles(found, fix, nodes)
-        return cli.on_nodes(options, nodes, lambda session, _: verb(session, bundle(session)), view, parallel=True)
+        return cli.on_nodes(
+            options, nodes, lambda session, _: verb(session, bundle(session)), view, parallel=True
+        )
 
     cli.guarded(options, body)
 
@@ -190,6 +192,10 @@ def practice(
 
 def step(options: Options, change: Change, name: str, fix: str | None) -> NoReturn:
     changing(options, change, steps.run_step, show.stepped, fix, name=name)
+
+
+def free(options: Options, change: Change, fix: str | None) -> NoReturn:
+    changing(options, change, steps.free, show.stepped, fix)
 
 
 def stop(options: Options, change: Change, fix: str | None) -> NoReturn:

@@ -5,12 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from .errors import UnhealthyError
-from .intent import our_gpus
-from .plan import Plan, uses_no_gpu
+from .intent import our_gpus, uses_no_gpu
+from .picture import Picture
+from .plan import Action, Plan
 from .proofs.gpu import IDLE_MIB
 from .work import Done, Work
 
 FREE_TIMEOUT_S = 60.0
+
+
+def to_free(picture: Picture) -> Action:
+    """What there is to wait for: memory in use on our GPUs while no server of ours is up."""
+    if uses_no_gpu(picture.node):
+        return Action("free-gpus", False, "the server uses no GPU")
+    owned = picture.ownership
+    if owned is not None and owned.server is not None and owned.server.launcher is not None:
+        return Action("free-gpus", False, f"the server, pid {owned.server.launcher.pid}, holds them")
+    boards = picture.section("gpus").get("gpus", [])
+    visible = our_gpus(picture.node)
+    ours = [board for board in boards if visible is None or board["index"] in visible]
+    if ours and all(board["memory_used_mib"] is not None and not _busy(board) for board in ours):
+        return Action("free-gpus", False, f"free: {_memory(ours)}")
+    return Action("free-gpus", True, "wait until the GPUs' memory is back")
 
 
 def free_gpus(work: Work, plan: Plan) -> Done:

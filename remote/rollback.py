@@ -11,10 +11,7 @@ from . import checks
 from .bundles import Bundle
 from .checks import Check
 from .errors import ExitCode, RefusedError
-from .free import free_gpus
-from .health import wait_ready
 from .interrupted import observe_settled
-from .kill import kill_stale
 from .observe import observe
 from .picture import Picture
 from .plan import Action, Plan, refuse_adjusted_arguments, refuse_blind, refuse_foreign
@@ -22,9 +19,9 @@ from .proofs import prove
 from .proofs.restored import restored
 from .purge import purge
 from .push import restore_files
+from .relaunch import relaunch
 from .reporting import Reporter
 from .session import Session
-from .start import start_server
 from .verify import wiring_json
 from .work import Done, Work, locked, planned_json
 
@@ -81,10 +78,10 @@ def rollback(
         return RolledBack(node.name, manifest["id"], planned, (), picture, True)
     confirm(plan)
     with locked(session, f"rollback {manifest['id']}", reporter, wait_s=wait_s) as work:
-        done = _apply(work, plan, manifest, force=force)
+        _apply(work, plan, manifest, force=force)
         after = observe(session, bundle)
     found = restored(prove(after), after, manifest)
-    actions = tuple(each.to_json() for each in done)
+    actions = tuple(each.to_json() for each in work.actions)
     return RolledBack(node.name, manifest["id"], actions, tuple(found), after, False)
 
 
@@ -152,7 +149,7 @@ def _refuse_changed(picture: Picture, manifest: Manifest, *, force: bool) -> Non
         )
 
 
-def _apply(work: Work, plan: Plan, manifest: Manifest, *, force: bool) -> list[Done]:
+def _apply(work: Work, plan: Plan, manifest: Manifest, *, force: bool) -> None:
     reporter, action = work.reporter, plan.action("restore")
     reporter.begin(action.id, action.detail)
     files = restore_files(work, deploy_id=manifest["id"], force=force)
@@ -162,8 +159,6 @@ def _apply(work: Work, plan: Plan, manifest: Manifest, *, force: bool) -> list[D
     detail += "".join(f"; what stood in {f['path']} is kept as {f['kept']}" for f in files if f["kept"])
     changed = any(file["changed"] for file in files)
     reporter.done(action.id, detail, changed=changed)
-    actions = [Done(action.id, changed, detail), purge(work, plan), kill_stale(work, plan)]
-    actions.append(free_gpus(work, plan))
-    started, boot = start_server(work, plan)
-    assert boot is not None
-    return [*actions, started, wait_ready(work.session, boot, reporter)]
+    work.actions.append(Done(action.id, changed, detail))
+    work.actions.append(purge(work, plan))
+    relaunch(work, plan)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .bundles import Bundle
 from .errors import ExitCode, UnhealthyError
-from .free import free_gpus, wait_free
+from .free import free_gpus, to_free
 from .health import wait_ready
 from .interrupted import observe_settled
 from .kill import end, kill_stale
@@ -19,11 +19,12 @@ from .plan import Action, Plan, build, refuse_adjusted_arguments, refuse_blind, 
 from .proofs import prove
 from .purge import purge
 from .push import check_imports, push
+from .relaunch import relaunch
 from .reporting import Reporter
 from .session import Session
-from .start import Boot, refuse_if_up, start, start_server
+from .start import Boot, refuse_if_up, start
 from .status import boot_id
-from .work import Done, Work, locked, planned_json, unchanged
+from .work import Work, locked, planned_json, unchanged
 
 Confirm = Callable[[Plan], bool]
 
@@ -47,24 +48,20 @@ class Step:
     """Which actions of the plan a command carries out, and how."""
 
     actions: tuple[str, ...]
-    run: Callable[[Work, Plan, Picture], Sequence[Done]]
+    run: Callable[[Work, Plan, Picture], None]
 
 
-def _push(work: Work, plan: Plan, picture: Picture) -> list[Done]:
-    done = push(work, plan)
+def _push(work: Work, plan: Plan, picture: Picture) -> None:
+    work.actions.extend(push(work, plan))
     if plan.code and picture.root:
         for line in check_imports(work, plan, picture.root):
             work.reporter.note(f"import check: {line}")
-    return done
 
 
 STEPS = {
     "push-fix": Step(("push-code", "push-config"), _push),
-    "purge-pycache": Step(("purge-pycache",), lambda work, plan, _: [purge(work, plan)]),
-    "kill-stale": Step(("kill-stale",), lambda work, plan, _: [kill_stale(work, plan)]),
-    "free-gpus": Step(
-        ("free-gpus",), lambda work, plan, _: [wait_free(work, detail=plan.action("free-gpus").detail)]
-    ),
+    "purge-pycache": Step(("purge-pycache",), lambda work, plan, _: work.actions.append(purge(work, plan))),
+    "kill-stale": Step(("kill-stale",), lambda work, plan, _: work.actions.append(kill_stale(work, plan))),
 }
 
 
@@ -81,7 +78,8 @@ def run_step(
     """One step of the procedure, planned from what the node shows now."""
     step = STEPS[name]
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s)
-    plan = build(picture, prove(picture))
+    # A step starts no server: what only a start would need is not asked for.
+    plan = build(picture, prove(picture), starts=False)
     return _carry_out(
         session,
         plan,
@@ -104,7 +102,7 @@ def _carry_out(
     confirm: Confirm,
     dry_run: bool,
     wait_s: float,
-    act: Callable[[Work], Sequence[Done]],
+    act: Callable[[Work], None],
 ) -> Stepped:
     node = session.node.name
     actions = [plan.action(id) for id in ids]
@@ -114,8 +112,21 @@ def _carry_out(
         return Stepped(node, tuple(unchanged(action).to_json() for action in actions))
     confirm(plan)
     with locked(session, name, reporter, wait_s=wait_s) as work:
-        done = act(work)
-    return Stepped(node, tuple(each.to_json() for each in done), work.deploy_id)
+        act(work)
+    return Stepped(node, tuple(each.to_json() for each in work.actions), work.deploy_id)
+
+
+def free(
+    session: Session, bundle: Bundle, reporter: Reporter, *, confirm: Confirm, dry_run: bool, wait_s: float
+) -> Stepped:
+    """Wait until the memory of our GPUs is back, where no server of ours is up to hold it."""
+    picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
+    plan = _only(to_free(picture))
+
+    def act(work: Work) -> None:
+        work.actions.append(free_gpus(work, plan))
+
+    return _carry_out(session, plan, ("free-gpus",), reporter, "free-gpus", confirm, dry_run, wait_s, act)
 
 
 def stop(
@@ -129,8 +140,9 @@ def stop(
         Action("stop", bool(to_end), detail), Action("free-gpus", bool(to_end), "wait for the GPUs' memory")
     )
 
-    def act(work: Work) -> list[Done]:
-        return [end(work, to_end, id="stop", detail=detail), free_gpus(work, plan)]
+    def act(work: Work) -> None:
+        work.actions.append(end(work, to_end, id="stop", detail=detail))
+        work.actions.append(free_gpus(work, plan))
 
     return _carry_out(session, plan, ("stop", "free-gpus"), reporter, "stop", confirm, dry_run, wait_s, act)
 
@@ -148,9 +160,8 @@ def start_only(
     refuse_blind(picture)
     plan = _only(Action("start", True, f"start server '{session.node.server_name}'"))
 
-    def act(work: Work) -> list[Done]:
-        done, _ = start(work, detail=plan.action("start").detail)
-        return [done]
+    def act(work: Work) -> None:
+        work.actions.append(start(work, detail=plan.action("start").detail)[0])
 
     return _carry_out(session, plan, ("start",), reporter, "start", confirm, dry_run, wait_s, act)
 
@@ -178,14 +189,10 @@ def restart(
         restart=True,
     )
 
-    def act(work: Work) -> list[Done]:
-        actions = [kill_stale(work, plan), free_gpus(work, plan)]
-        done, boot = start_server(work, plan)
-        assert boot is not None
-        return [*actions, done, wait_ready(session, boot, work.reporter)]
-
     ids = tuple(action.id for action in plan.actions)
-    return _carry_out(session, plan, ids, reporter, "restart", confirm, dry_run, wait_s, act)
+    return _carry_out(
+        session, plan, ids, reporter, "restart", confirm, dry_run, wait_s, lambda work: relaunch(work, plan)
+    )
 
 
 def health(session: Session, bundle: Bundle, reporter: Reporter) -> Stepped:

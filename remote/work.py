@@ -6,9 +6,10 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from .errors import FixopsError
 from .plan import Action
 from .reporting import Reporter
 from .session import Event, Session
@@ -56,10 +57,13 @@ def new_id(now_s: float | None = None) -> str:
 
 @dataclass(frozen=True)
 class Work:
+    """`actions` grows as they come true: what was done is told also when a later one fails."""
+
     session: Session
     deploy_id: str
     command: str
     reporter: Reporter
+    actions: list[Done] = field(default_factory=list)
 
     def change(
         self,
@@ -96,6 +100,10 @@ def locked(session: Session, command: str, reporter: Reporter, *, wait_s: float 
         reporter.note(f"took over the lock of {taken.get('who')}, whose command no longer runs")
     try:
         yield work
+    except FixopsError as error:
+        error.data.setdefault("deploy_id", work.deploy_id)
+        error.data.setdefault("actions", [done.to_json() for done in work.actions])
+        raise
     finally:
         # The helper's end releases it too: an error here must not hide the one that brought us here.
         if session.helper.alive:
