@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from . import checks
 from .bundles import Bundle
 from .checks import Check
 from .errors import ExitCode
-from .free import free_gpus
-from .health import wait_ready
 from .interrupted import observe_settled
-from .kill import kill_stale
 from .observe import observe
 from .picture import Picture
 from .plan import Plan, build
@@ -21,11 +18,15 @@ from .pristine import from_pristine
 from .proofs import prove
 from .purge import purge
 from .push import check_imports, push
+from .relaunch import relaunch
 from .reporting import Reporter
 from .session import Session
-from .start import start_server
 from .verify import wiring_json
-from .work import Done, Work, locked, planned_json, unchanged
+from .work import Work, locked, planned_json, unchanged
+
+if TYPE_CHECKING:
+    from .bench.around import Benches
+    from .bench.plan import Plan as Load
 
 Confirm = Callable[[Plan], bool]
 
@@ -40,15 +41,17 @@ class Deployed:
     checks: tuple[Check, ...]
     picture: Picture
     dry_run: bool
+    benches: Benches | None = None
 
     @property
     def exit_code(self) -> ExitCode:
-        """6 when it does not generate although it came up; else as the checks say."""
+        """6 when it does not generate although it came up; else as the checks say, then the benchmark."""
         if self.dry_run:
             return ExitCode.OK
         if any(check.id == "health.generate" and check.verdict == "fail" for check in self.checks):
             return ExitCode.UNHEALTHY
-        return checks.exit_code(self.checks)
+        code = checks.exit_code(self.checks)
+        return self.benches.exit_code if self.benches and code == ExitCode.OK else code
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -57,6 +60,7 @@ class Deployed:
             "actions": list(self.actions),
             "checks": [check.to_json() for check in self.checks],
             "wiring": wiring_json(self.picture),
+            **({"bench": self.benches.to_json()} if self.benches else {}),
         }
 
 
@@ -80,8 +84,9 @@ def deploy_fix(
     dry_run: bool = False,
     wait_s: float = 0.0,
     pristine: bool = False,
+    bench: Load | None = None,
 ) -> Deployed:
-    """The whole procedure on one node."""
+    """The whole procedure on one node; with `bench` it is measured before the old server stops, and after."""
     name = session.node.name
     picture, found, plan = plan_deploy(
         session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, pristine=pristine
@@ -91,29 +96,39 @@ def deploy_fix(
         return Deployed(name, None, planned, tuple(found), picture, True)
     if not plan.changes:
         in_place = tuple(unchanged(action).to_json() for action in plan.actions)
-        return Deployed(name, None, in_place, tuple(found), picture, False)
+        done = Deployed(name, None, in_place, tuple(found), picture, False)
+        return _measured(session, reporter, done, bench, None)
     confirm(plan)
+    benches = None
+    if bench is not None:
+        from .bench import around
+
+        benches = around.before(session, picture, found, reporter, bench)
     with locked(session, f"deploy-fix {bundle.name}", reporter, wait_s=wait_s) as work:
-        actions = apply(work, plan, picture)
+        apply(work, plan, picture)
         after = observe(session, bundle)
-    return Deployed(
-        name, work.deploy_id, tuple(done.to_json() for done in actions), tuple(prove(after)), after, False
-    )
+    actions = tuple(each.to_json() for each in work.actions)
+    done = Deployed(name, work.deploy_id, actions, tuple(prove(after)), after, False)
+    return _measured(session, reporter, done, bench, benches)
 
 
-def apply(work: Work, plan: Plan, picture: Picture) -> list[Done]:
+def _measured(
+    session: Session, reporter: Reporter, done: Deployed, bench: Load | None, benches: Benches | None
+) -> Deployed:
+    """The deploy with the run after it, if one is wanted."""
+    if bench is None:
+        return done
+    from .bench import around
+
+    found = around.after(session, done.picture, done.checks, reporter, bench, benches)
+    return replace(done, benches=found)
+
+
+def apply(work: Work, plan: Plan, picture: Picture) -> None:
     """Carry the plan out, in its order. Stops at the first action that does not come true."""
-    actions = push(work, plan)
-    actions.append(purge(work, plan))
+    work.actions.extend(push(work, plan))
+    work.actions.append(purge(work, plan))
     if plan.code and picture.root:
         for line in check_imports(work, plan, picture.root):
             work.reporter.note(f"import check: {line}")
-    actions.append(kill_stale(work, plan))
-    actions.append(free_gpus(work, plan))
-    done, boot = start_server(work, plan)
-    actions.append(done)
-    if boot is None:
-        actions.append(Done("health", False, plan.action("health").detail))
-    else:
-        actions.append(wait_ready(work.session, boot, work.reporter))
-    return actions
+    relaunch(work, plan)

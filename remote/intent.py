@@ -32,11 +32,18 @@ def http_host(server: ServerEntry) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
+def uses_no_gpu(node: Node) -> bool:
+    """Whether the node's server runs on the CPU."""
+    return wanted_args(node.server).get("device") == "cpu"
+
+
 def our_gpus(node: Node) -> frozenset[int] | None:
     """The GPU indices that the node's server uses; None when nothing limits them.
 
     From CUDA_VISIBLE_DEVICES, else base-gpu-id and the number of ranks (server_args.py).
     """
+    if uses_no_gpu(node):
+        return frozenset()
     visible = node.server.env.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         numbers = [part.strip() for part in visible.split(",") if part.strip()]

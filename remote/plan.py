@@ -12,8 +12,7 @@ from typing import Any
 from .checks import Check
 from .errors import RefusedError, UsageError
 from .fixes import FileState
-from .intent import wanted_args
-from .inventory import Node
+from .intent import uses_no_gpu, wanted_args
 from .ownership import Process
 from .picture import Picture
 from .sglang import speculation
@@ -70,21 +69,21 @@ class Plan:
         return next(action for action in self.actions if action.id == id)
 
 
-def build(picture: Picture, checks: Sequence[Check], *, force_restart: str | None = None) -> Plan:
+def build(picture: Picture, checks: Sequence[Check], *, starts: bool = True) -> Plan:
     """Everything that `deploy-fix` would do here.
 
-    `force_restart` is the reason for a restart that the picture does not show (`inv restart`).
+    With `starts` false the plan is for a step that starts no server: what a start needs (nobody else on
+    its GPUs and its port, a view of the GPUs) is not demanded.
     UsageError for arguments that SGLang would change; RefusedError where the fix does not fit or a
     foreign process is in the way. Both before anything is touched.
     """
     refuse_adjusted_arguments(picture)
     code, config = code_writes(picture), config_writes(picture)
     purge = stale_modules(picture, code)
-    reasons = [force_restart] if force_restart else []
-    reasons += _restart_reasons(picture, checks, code, config)
+    reasons = _restart_reasons(picture, checks, code, config)
     stale = [each.process for each in picture.ownership.stale] if picture.ownership else []
     to_end = tuple(picture.ownership.to_end() if reasons and picture.ownership else stale)
-    if reasons:
+    if reasons and starts:
         refuse_foreign(picture)
         refuse_blind(picture)
     actions = (
@@ -264,10 +263,6 @@ def refuse_blind(picture: Picture) -> None:
             hint="make nvidia-smi work on the node; a server without GPUs has `device: cpu` in its args",
             node=node.name,
         )
-
-
-def uses_no_gpu(node: Node) -> bool:
-    return wanted_args(node.server).get("device") == "cpu"
 
 
 def _push(id: str, writes: Sequence[Write], diff: str) -> Action:
