@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from .facts import NOT_KNOWN, value_of
-from .machine import MAX_SIZE, Frame, Run, bounded, evaluate, iterate, type_name
+from .machine import MAX_SIZE, Frame, Run, affordable, bounded, evaluate, iterate, type_name
 from .stand_ins import GRAPH_RUNNERS, INSTANCE_STAND_INS, buffer_attribute, captured, tensor_attribute
 from .values import (
     Bound,
@@ -242,7 +242,9 @@ _STORING = frozenset(("append", "insert", "setdefault", "update", "extend"))
 
 
 def _affordable(run: Run, value: object, name: str, args: list[object]) -> None:
-    # Checked before the work: these two methods can make a huge string out of small ones.
+    if name not in ("append", "insert", "extend", "items", "keys", "values", "copy"):
+        affordable(run, *args, value if name in ("index", "count", "remove") else None)
+    # These two can make a huge text out of small ones.
     size = 0
     if name == "replace":
         size = len(str(value)) * (len(str(args[-1])) + 1)
@@ -260,6 +262,7 @@ def sorted_values(run: Run, values: list[object], keywords: dict[str, object]) -
     keys = [item if key is None else call(run, key, [item], {}) for item in values]
     if any(is_opaque(item) for item in keys):
         return [Stub(f"sorted({show(values)})")]
+    affordable(run, keys)
     try:
         order = sorted(range(len(values)), key=lambda i: keys[i], reverse=bool(keywords.get("reverse")))  # type: ignore[arg-type,return-value]
     except TypeError as error:

@@ -11,7 +11,7 @@ from .results import MODES, ModeResult, Verdict, Wiring, compare
 from .scenario import Outcome, Scenario, Target, play
 
 _MAX_FLIPS = 80
-_MAX_STEPS = 2_000_000
+_MAX_STEPS = 1_000_000
 _IDS = "eagle_aux_hidden_state_layer_ids"
 
 
@@ -55,6 +55,8 @@ def _doubts(sources: Mapping[str, str], target: Target, base: Scenario) -> dict[
     One at a time, and with it each that only comes up then.
     """
     found: dict[str, str] = {}
+    if all(outcome.unknown is not None for outcome in base.outcomes.values()):
+        return found
     pending = [(frozenset((text,)), text, where) for text, where in base.undecided.items()]
     seen = set(base.undecided)
     steps = 0

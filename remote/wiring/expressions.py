@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from .attributes import get_attribute
 from .calls import call
@@ -148,7 +149,8 @@ def _elements(run: Run, frame: Frame, nodes: list[ast.expr]) -> list[object]:
 
 
 def _set(run: Run, frame: Frame, node: ast.Set) -> object:
-    return hashable(lambda: set(_elements(run, frame, node.elts)))
+    elements = _elements(run, frame, node.elts)
+    return hashable(run, elements, lambda: set(elements))
 
 
 def _dict(run: Run, frame: Frame, node: ast.Dict) -> object:
@@ -159,7 +161,7 @@ def _dict(run: Run, frame: Frame, node: ast.Dict) -> object:
             found.update(value if isinstance(value, dict) else {})
         else:
             evaluated = evaluate(run, frame, key)
-            hashable(lambda evaluated=evaluated, value=value: found.update({evaluated: value}))  # type: ignore[misc]
+            hashable(run, [evaluated], partial(found.__setitem__, evaluated, value))
     return found
 
 
@@ -199,8 +201,10 @@ def _listcomp(run: Run, frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> 
 
 def _setcomp(run: Run, frame: Frame, node: ast.SetComp) -> object:
     source = evaluate(run, frame, node.generators[0].iter)
-    found = _comprehension(run, frame, node.generators, source, lambda inner: evaluate(run, inner, node.elt))
-    return hashable(lambda: set(found))
+    found = list(
+        _comprehension(run, frame, node.generators, source, lambda inner: evaluate(run, inner, node.elt))
+    )
+    return hashable(run, found, lambda: set(found))
 
 
 def _dictcomp(run: Run, frame: Frame, node: ast.DictComp) -> object:
@@ -210,7 +214,7 @@ def _dictcomp(run: Run, frame: Frame, node: ast.DictComp) -> object:
     source = evaluate(run, frame, node.generators[0].iter)
     made = _comprehension(run, frame, node.generators, source, pair)
     pairs = [item for item in made if isinstance(item, tuple)]
-    return hashable(lambda: dict(pairs))
+    return hashable(run, [pair[0] for pair in pairs], lambda: dict(pairs))
 
 
 def _joined(run: Run, frame: Frame, node: ast.JoinedStr) -> object:

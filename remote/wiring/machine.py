@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .modules import Module, Modules
     from .values import Class
 
-MAX_STEPS = 150_000
+MAX_STEPS = 100_000
 MAX_DEPTH = 30
 MAX_SIZE = 20_000
 MAX_BITS = 256
@@ -198,6 +198,19 @@ def bounded(run: Run, value: object) -> object:
     if isinstance(value, str | list | tuple | dict | set | frozenset) and len(value) > MAX_SIZE:
         raise Unfollowed(f"a value of more than {MAX_SIZE} elements, at {run.where}")
     return value
+
+
+def affordable(run: Run, *values: object) -> None:
+    """Refuse what Python itself would compare or hash for long: nested collections, each time counted."""
+    left = MAX_SIZE
+    pending = list(values)
+    while pending:
+        value = pending.pop()
+        if isinstance(value, list | tuple | set | frozenset | dict):
+            left -= len(value)
+            if left < 0:
+                raise Unfollowed(f"a nested value of more than {MAX_SIZE} elements, at {run.where}")
+            pending.extend(value.items() if isinstance(value, dict) else value)
 
 
 def type_name(value: object) -> str:

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Callable, Iterator
 
 from .attributes import NoAttribute, get_attribute, sorted_values
-from .machine import MAX_SIZE, Run, bounded, iterate, lazy, truth, type_name
+from .machine import MAX_SIZE, Run, affordable, bounded, iterate, lazy, truth, type_name
 from .values import (
     SYMBOLIC,
     Bound,
@@ -42,8 +42,11 @@ def _collection(
     def make(run: Run, args: list[object], _keywords: dict[str, object]) -> object:
         if args and isinstance(args[0], Stub):
             return Stub(f"{getattr(kind, '__name__', 'list')}({args[0].path})")
+        items = _items(run, args)
+        if kind is not list and kind is not tuple:
+            affordable(run, items)
         try:
-            return bounded(run, kind(_items(run, args)))
+            return bounded(run, kind(items))
         except TypeError as error:
             raise SourceError("TypeError", str(error)) from None
 
@@ -56,6 +59,7 @@ def _dict(run: Run, args: list[object], keywords: dict[str, object]) -> object:
     if args and isinstance(args[0], dict):
         return {**args[0], **keywords}
     pairs = [tuple(iterate(run, item)) for item in _items(run, args)]
+    affordable(run, [pair[:1] for pair in pairs])
     made: dict[object, object] = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
     made.update(keywords)
     return made
@@ -180,12 +184,22 @@ def _fold(name: str, fold: Callable[..., object]) -> Callable[[Run, list[object]
         values = list(args) if len(args) > 1 and name != "sum" else _items(run, args)
         if keywords or is_opaque(values) or any(isinstance(value, SYMBOLIC) for value in (*args, *values)):
             return Stub(f"{name}({', '.join(map(show, args))})")
+        affordable(run, values)
         try:
             return bounded(run, fold(values))
         except (TypeError, ValueError) as error:
             raise SourceError(type(error).__name__, str(error)) from None
 
     return run_fold
+
+
+def _abs(_run: Run, args: list[object], _keywords: dict[str, object]) -> object:
+    value = args[0] if args else None
+    if isinstance(value, int | float):
+        return abs(value)
+    if isinstance(value, SYMBOLIC):
+        return Stub(f"abs({show(value)})")
+    raise SourceError("TypeError", f"bad operand type for abs(): '{type_name(value)}'")
 
 
 def _enumerate(run: Run, args: list[object], keywords: dict[str, object]) -> object:
@@ -283,7 +297,7 @@ _FUNCTIONS: dict[str, Callable[[Run, list[object], dict[str, object]], object]] 
     "sum": _fold("sum", sum),
     "min": _fold("min", min),
     "max": _fold("max", max),
-    "abs": _fold("abs", lambda values: abs(values[0])),
+    "abs": _abs,
     "enumerate": _enumerate,
     "zip": _zip,
     "sorted": _sorted,

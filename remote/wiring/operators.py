@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .machine import MAX_BITS, MAX_SIZE, Run, bounded, type_name
+from .machine import MAX_BITS, MAX_SIZE, Run, affordable, bounded, type_name
 from .values import (
     Buffer,
     Layer,
@@ -133,6 +133,7 @@ def compare(run: Run, left: object, right: object, kind: type[ast.cmpop]) -> obj
         return True
     if unknown or any(isinstance(side, Tensor | Buffer | View) for side in (left, right)):
         return Stub(f"{show(left)} {symbol} {show(right)}")
+    affordable(run, left, right)
     try:
         return bool(apply(left, right))
     except PYTHON_ERRORS as error:
@@ -154,6 +155,7 @@ def _contains(run: Run, item: object, container: object) -> object:
         return Stub(f"{show(item)} in {show(container)}")
     run.step(len(container) // 8)
     elements = list(container)
+    affordable(run, item)
     if any(element is item or _equal(element, item) for element in elements):
         return True
     if isinstance(item, Stub) or any(is_opaque(element) for element in elements):
@@ -181,6 +183,7 @@ def subscript(run: Run, value: object, index: object) -> object:
         return Stub(f"{show(value)}[{show(index)}]")
     if not isinstance(value, list | tuple | dict | str | range):
         raise SourceError("TypeError", f"'{type_name(value)}' object is not subscriptable")
+    affordable(run, index)
     factory = value.get(FACTORY) if isinstance(value, dict) else None
     if isinstance(value, dict) and factory is not None and index not in value:
         from .calls import call
@@ -216,8 +219,9 @@ def _view(buffer: Buffer, index: object) -> object:
     return Stub(f"buffer[{show(index)}]")
 
 
-def hashable(make: Callable[[], object]) -> object:
-    """The value of `make`, with Python's own error when an element cannot be hashed."""
+def hashable(run: Run, elements: list[object], make: Callable[[], object]) -> object:
+    """The set or dict that `make` gives of the elements, with Python's error when one cannot be hashed."""
+    affordable(run, elements)
     try:
         return make()
     except TypeError as error:

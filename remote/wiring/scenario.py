@@ -29,6 +29,7 @@ from .values import (
 
 # Start-up of the model runner: its constructor and, since 0.5.14, what the scheduler calls then, in this
 # order (managers/scheduler.py: tp_worker.init_attention_backends(), then tp_worker.init_cuda_graphs()).
+_MAX_STATE = 5_000
 _START = ("__init__", "init_attention_backends", "init_cuda_graphs")
 
 
@@ -194,24 +195,36 @@ def _check_draft_needs(run: Run, model: Instance) -> None:
 def _forward(run: Run, model: Instance, mode: str, scenario: Scenario) -> Outcome:
     if run.vague is not None:
         return Outcome(unknown=run.vague, call_site=run.hook_site)
-    key = (mode, _state(model))
-    if key not in scenario.forwards:
+    state = _state(model)
+    known = None if state is None else scenario.forwards.get((mode, state))
+    if known is None:
         lasting, run.lasting = run.lasting, True
-        scenario.forwards[key] = _run_forward(run, model, mode)
+        known = _run_forward(run, model, mode)
         run.lasting = lasting
-    return replace(scenario.forwards[key], call_site=run.hook_site)
+    if state is not None:
+        scenario.forwards[mode, state] = known
+    return replace(known, call_site=run.hook_site)
 
 
-def _state(value: object, depth: int = 4) -> str:
-    """The attributes of the model and of its parts, as text: equal texts forward alike."""
-    if isinstance(value, Instance):
-        inner = [f"{name}={_state(item, depth - 1)}" for name, item in value.attrs.items()] if depth else []
-        return f"{value.cls.name}({','.join(inner)})"
-    if isinstance(value, list | tuple | set | frozenset):
-        return f"{type(value).__name__}[{','.join(_state(item, depth) for item in value)}]"
-    if isinstance(value, dict):
-        return f"dict[{','.join(f'{_state(k, depth)}:{_state(v, depth)}' for k, v in value.items())}]"
-    return show(value)
+def _state(value: object) -> str | None:
+    """The attributes of the model and of its parts as text: equal texts forward alike. None if too much."""
+    parts: list[str] = []
+    pending: list[tuple[object, int]] = [(value, 8)]
+    while pending:
+        item, depth = pending.pop()
+        if len(parts) > _MAX_STATE or depth == 0:
+            return None
+        inner: list[object] = []
+        if isinstance(item, Instance):
+            inner = [part for pair in item.attrs.items() for part in pair]
+        elif isinstance(item, list | tuple | set | frozenset):
+            inner = list(item)
+        elif isinstance(item, dict):
+            inner = [part for pair in item.items() for part in pair]
+        # The number of parts makes the text unambiguous.
+        parts.append(f"{type(item).__name__}{len(inner)}:{'' if inner else show(item)}")
+        pending.extend((part, depth - 1) for part in inner)
+    return "|".join(parts)
 
 
 def _run_forward(run: Run, model: Instance, mode: str) -> Outcome:

@@ -131,14 +131,34 @@ def layer_outputs(run: Run, layer: Layer, args: list[object], keywords: dict[str
     )
     if forward is None:
         raise Unfollowed(f"{cls.name} has no forward")
-    if any(isinstance(value, list | Instance) for value in (*args, *keywords.values())):
+    given = [*zip([arg.arg for arg in forward.args.args[1:]], args, strict=False), *keywords.items()]
+    collectors = frozenset(name for name, value in given if isinstance(value, list | Instance))
+    if collectors:
         from .calls import call_function
 
         instance = Instance(cls, {"layer_id": layer.index}, lenient=True)
-        call_function(run, Function("forward", forward, cls.module, None, cls), [instance, *args], keywords)
+        part = _up_to_last_use(forward, collectors)
+        call_function(run, Function("forward", part, cls.module, None, cls), [instance, *args], keywords)
     names, several = _returned(cls.name, forward)
     values = [_layer_output(layer, name) for name in names]
     return tuple(values) if several else values[0]
+
+
+@lru_cache(maxsize=256)
+def _up_to_last_use(forward: ast.FunctionDef, collectors: frozenset[str]) -> ast.FunctionDef:
+    """The forward up to the last statement that a collector, or what is made of it, occurs in."""
+    names, last = set(collectors), 0
+    for index, statement in enumerate(forward.body):
+        parts = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+        if any(node.id in names for node in parts):
+            names |= {node.id for node in parts if isinstance(node.ctx, ast.Store)} - _STATES
+            last = index + 1
+    part = ast.FunctionDef(name=forward.name, args=forward.args, body=forward.body[:last], decorator_list=[])
+    return ast.copy_location(part, forward)
+
+
+# What a layer makes of the states is no collector, though it comes from a call that gets one.
+_STATES = frozenset(("hidden_states", "residual"))
 
 
 @lru_cache(maxsize=64)

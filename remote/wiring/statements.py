@@ -13,6 +13,7 @@ from .machine import (
     Frame,
     ReturnSignal,
     Run,
+    affordable,
     bounded,
     evaluate,
     execute,
@@ -70,6 +71,7 @@ def _set_item(run: Run, receiver: object, index: object, value: object) -> None:
     if isinstance(receiver, Stub):
         receiver.attrs[f"[{show(index)}]"] = value
     elif isinstance(receiver, list | dict) and not isinstance(index, Stub):
+        affordable(run, index)
         try:
             receiver[index] = value  # type: ignore[call-overload]
         except (TypeError, IndexError, KeyError, ValueError) as error:
@@ -95,7 +97,10 @@ def _unpack(run: Run, frame: Frame, targets: list[ast.expr], value: object) -> N
     if starred:
         head, tail = starred[0], len(targets) - starred[0] - 1
         star = targets[head]
-        if isinstance(star, ast.Starred) and len(items) >= head + tail:
+        if len(items) < head + tail:
+            few = f"expected at least {head + tail}, got {len(items)}"
+            raise SourceError("ValueError", f"not enough values to unpack ({few})")
+        if isinstance(star, ast.Starred):
             middle = items[head : len(items) - tail]
             targets = [*targets[:head], star.value, *targets[head + 1 :]]
             items = [*items[:head], middle, *items[len(items) - tail :]]

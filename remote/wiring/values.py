@@ -191,7 +191,7 @@ def holds_state(value: object) -> bool:
     return isinstance(value, Buffer)
 
 
-def show(value: object) -> str:
+def show(value: object, depth: int = 4) -> str:
     """A short, stable text of `value`, for the names of unknowns and for messages."""
     named: dict[type, Callable[[object], str]] = {
         Stub: lambda v: v.path if isinstance(v, Stub) else "",
@@ -202,7 +202,7 @@ def show(value: object) -> str:
         ExceptionValue: lambda v: v.message if isinstance(v, ExceptionValue) else "",
     }
     if isinstance(value, list | tuple):
-        inner = ", ".join(show_item(item) for item in value[:8])
+        inner = ", ".join(show_item(item, depth - 1) for item in value[:8]) if depth else "..."
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
     if isinstance(value, str):
         return value[:200]
@@ -213,6 +213,6 @@ def show(value: object) -> str:
     return f"<{type(value).__name__.lower()}>"
 
 
-def show_item(value: object) -> str:
+def show_item(value: object, depth: int) -> str:
     """`show`, with quotes around a string: an element of a shown collection."""
-    return repr(value[:200]) if isinstance(value, str) else show(value)
+    return repr(value[:200]) if isinstance(value, str) else show(value, depth)

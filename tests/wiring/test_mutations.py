@@ -142,7 +142,7 @@ UNKNOWNS = {
     "ids from a file": (SET_FLAG, f"{SET_FLAG}            layer_ids = torch.load('ids.pt')\n"),
     "a method defined twice by a condition": (
         INIT_FLAG,
-        f"{INIT_FLAG}\n    if torch.cuda.is_available():\n        def forward(self, *args):\n            pass\n",
+        f"{INIT_FLAG}\n    if torch.cuda.is_available():\n        def forward(self, *args): ...\n",
     ),
     "it does not parse": (INIT_FLAG, INIT_FLAG.replace("=", "==(")),
 }
