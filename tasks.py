@@ -6,11 +6,11 @@ Nothing heavy is imported here: `inv --list` must answer at once.
 # Invoke reads each task's parameters from its signature, so they are spelled out.
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from invoke.collection import Collection
 from invoke.context import Context
-from invoke.tasks import task
+from invoke.tasks import Task, task
 
 from remote.practice.tasks import collection as practice
 
@@ -179,132 +179,39 @@ def rollback(
     )
 
 
-@task(help={**NODE, **FIX, **CHANGE})
-def push_fix(
-    context: Context,
-    node: str | None = None,
-    inventory: str | None = None,
-    json: bool = False,
-    fix: str | None = None,
-    yes: bool = False,
-    dry_run: bool = False,
-    wait: bool = False,
-) -> None:
-    """Write the fix's code and configuration, and read them back."""
-    from remote import commands
+def _changing(name: str, does: str) -> Task[Any]:
+    """A command that takes what every changing command takes, and nothing else."""
 
-    commands.step(
-        _options(context, "push-fix", node, inventory, json), _change(yes, dry_run, wait), "push-fix", fix
-    )
+    def run(
+        context: Context,
+        node: str | None = None,
+        inventory: str | None = None,
+        json: bool = False,
+        fix: str | None = None,
+        yes: bool = False,
+        dry_run: bool = False,
+        wait: bool = False,
+    ) -> None:
+        from remote import commands
 
+        commands.CHANGING[name](
+            _options(context, name, node, inventory, json), _change(yes, dry_run, wait), fix
+        )
 
-@task(help={**NODE, **FIX, **CHANGE})
-def purge_pycache(
-    context: Context,
-    node: str | None = None,
-    inventory: str | None = None,
-    json: bool = False,
-    fix: str | None = None,
-    yes: bool = False,
-    dry_run: bool = False,
-    wait: bool = False,
-) -> None:
-    """Remove bytecode that the interpreter would believe."""
-    from remote import commands
-
-    commands.step(
-        _options(context, "purge-pycache", node, inventory, json),
-        _change(yes, dry_run, wait),
-        "purge-pycache",
-        fix,
-    )
+    run.__doc__ = does
+    made: Task[Any] = task(name=name, help={**NODE, **FIX, **CHANGE})(run)
+    return made
 
 
-@task(help={**NODE, **FIX, **CHANGE})
-def kill_stale(
-    context: Context,
-    node: str | None = None,
-    inventory: str | None = None,
-    json: bool = False,
-    fix: str | None = None,
-    yes: bool = False,
-    dry_run: bool = False,
-    wait: bool = False,
-) -> None:
-    """End stale servers and orphaned ranks, by pid and start time."""
-    from remote import commands
-
-    commands.step(
-        _options(context, "kill-stale", node, inventory, json), _change(yes, dry_run, wait), "kill-stale", fix
-    )
-
-
-@task(help={**NODE, **FIX, **CHANGE})
-def free_gpus(
-    context: Context,
-    node: str | None = None,
-    inventory: str | None = None,
-    json: bool = False,
-    fix: str | None = None,
-    yes: bool = False,
-    dry_run: bool = False,
-    wait: bool = False,
-) -> None:
-    """Wait until the GPUs' memory is back."""
-    from remote import commands
-
-    commands.free(_options(context, "free-gpus", node, inventory, json), _change(yes, dry_run, wait), fix)
-
-
-@task(help={**NODE, **FIX, **CHANGE})
-def start(
-    context: Context,
-    node: str | None = None,
-    inventory: str | None = None,
-    json: bool = False,
-    fix: str | None = None,
-    yes: bool = False,
-    dry_run: bool = False,
-    wait: bool = False,
-) -> None:
-    """Start the server where none runs; the log is this boot's own."""
-    from remote import commands
-
-    commands.start(_options(context, "start", node, inventory, json), _change(yes, dry_run, wait), fix)
-
-
-@task(help={**NODE, **FIX, **CHANGE})
-def stop(
-    context: Context,
-    node: str | None = None,
-    inventory: str | None = None,
-    json: bool = False,
-    fix: str | None = None,
-    yes: bool = False,
-    dry_run: bool = False,
-    wait: bool = False,
-) -> None:
-    """End the server and what is stale beside it."""
-    from remote import commands
-
-    commands.stop(_options(context, "stop", node, inventory, json), _change(yes, dry_run, wait), fix)
-
-
-@task(help={**NODE, **FIX, **CHANGE})
-def restart(
-    context: Context,
-    node: str | None = None,
-    inventory: str | None = None,
-    json: bool = False,
-    fix: str | None = None,
-    yes: bool = False,
-    dry_run: bool = False,
-    wait: bool = False,
-) -> None:
-    """Stop, free the GPUs, start, wait until it generates."""
-    from remote import commands
-
-    commands.restart(_options(context, "restart", node, inventory, json), _change(yes, dry_run, wait), fix)
+CHANGING = [
+    _changing("push-fix", "Write the fix's code and configuration, and read them back."),
+    _changing("purge-pycache", "Remove bytecode that the interpreter would believe."),
+    _changing("kill-stale", "End stale servers and orphaned ranks, by pid and start time."),
+    _changing("free-gpus", "Wait until the GPUs' memory is back."),
+    _changing("start", "Start the server where none runs; the log is this boot's own."),
+    _changing("stop", "End the server and what is stale beside it."),
+    _changing("restart", "Stop, free the GPUs, start, wait until it generates."),
+]
 
 
 @task(help={**NODE, **FIX})
@@ -417,18 +324,12 @@ def _show_practice(command: str, as_json: bool, body: PracticeBody) -> None:
 
 
 namespace = Collection(
+    *CHANGING,
     deploy_fix,
     verify,
     bench,
     status,
     rollback,
-    push_fix,
-    purge_pycache,
-    kill_stale,
-    free_gpus,
-    start,
-    stop,
-    restart,
     health,
     fixes,
     logs,

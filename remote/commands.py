@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .bench.command import Asked as BenchAsked
 
 Verb = Callable[..., Any]
+Changing = Callable[[Options, "Change", str | None], NoReturn]
 
 WATCH_EVERY_S = 5.0
 # For an inventory without defaults.fix: the fix that this project ships.
@@ -190,24 +191,28 @@ def practice(
     cli.guarded(options, run)
 
 
-def step(options: Options, change: Change, name: str, fix: str | None) -> NoReturn:
-    changing(options, change, steps.run_step, show.stepped, fix, name=name)
+def _step(name: str) -> Changing:
+    def run(options: Options, change: Change, fix: str | None) -> NoReturn:
+        changing(options, change, steps.run_step, show.stepped, fix, name=name)
+
+    return run
 
 
-def free(options: Options, change: Change, fix: str | None) -> NoReturn:
-    changing(options, change, steps.free, show.stepped, fix)
+def _verb(verb: Verb, view: Callable[[Any], None] = show.stepped) -> Changing:
+    def run(options: Options, change: Change, fix: str | None) -> NoReturn:
+        changing(options, change, verb, view, fix)
+
+    return run
 
 
-def stop(options: Options, change: Change, fix: str | None) -> NoReturn:
-    changing(options, change, steps.stop, show.stepped, fix)
-
-
-def start(options: Options, change: Change, fix: str | None) -> NoReturn:
-    changing(options, change, steps.start_only, show.started, fix)
-
-
-def restart(options: Options, change: Change, fix: str | None) -> NoReturn:
-    changing(options, change, steps.restart, show.stepped, fix)
+# The commands that take nothing but what every changing command takes.
+CHANGING: dict[str, Changing] = {
+    **{name: _step(name) for name in steps.STEPS},
+    "free-gpus": _verb(steps.free),
+    "start": _verb(steps.start_only, show.started),
+    "stop": _verb(steps.stop),
+    "restart": _verb(steps.restart),
+}
 
 
 def health(options: Options, fix: str | None) -> NoReturn:
