@@ -159,6 +159,7 @@ class BundleFile(_Strict):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     title: str = Field(min_length=1)
     why: str = Field(min_length=1)
+    extends: str | None = None
     sglang: Versions
     native: Versions | None = None
     contract: Contract | None = None
@@ -240,20 +241,29 @@ def covers(range_: SpecifierSet | None, version: str, *, unset: bool = False) ->
     return range_.contains(parsed, prereleases=False)
 
 
-def load_bundle(directory: Path) -> Bundle:
-    """Read a bundle. Raises BundleError with file, line and, for a wrong key, the nearest valid one."""
+def load_bundle(directory: Path, *, extended_by: tuple[str, ...] = ()) -> Bundle:
+    """Read a bundle. Raises BundleError with file, line and, for a wrong key, the nearest valid one.
+
+    What a bundle that `extends` another does not say is as in that one. `extended_by`: the names of the
+    bundles for which this one is read.
+    """
     path = directory / FILE_NAME
     if not path.is_file():
         raise BundleError(f"{path} does not exist", hint="`inv fixes` lists the bundles; " + GUIDE)
     document = load_document(path, BundleError)
+    base = _base(document, directory, extended_by)
     try:
-        spec = BundleFile.model_validate(document.data)
+        spec = BundleFile.model_validate({**_inherited(base), **document.data})
     except ValidationError as error:
         raise BundleError(document.describe(error, BundleFile), hint=GUIDE) from None
     if spec.name != directory.name:
         _refuse(document, ("name",), f"name is '{spec.name}' but the directory is '{directory.name}'")
     digest = hashlib.sha256(path.read_bytes())
     patches: dict[str, Patch] = {}
+    if base is not None:
+        digest.update(base.digest.encode())
+        if "files" not in document.data:
+            return Bundle(spec=spec, directory=directory, digest=digest.hexdigest(), patches=base.patches)
     for index, entry in enumerate(spec.files):
         if entry.patch is None or entry.patch in patches:
             continue
@@ -261,6 +271,27 @@ def load_bundle(directory: Path) -> Bundle:
         digest.update((directory / entry.patch).read_bytes())
     _no_overlap(document, spec)
     return Bundle(spec=spec, directory=directory, digest=digest.hexdigest(), patches=patches)
+
+
+def _base(document: Document, directory: Path, extended_by: tuple[str, ...]) -> Bundle | None:
+    """The bundle that this one extends: beside it, else one that is shipped."""
+    name = document.data.get("extends")
+    if not isinstance(name, str):
+        return None  # absent, or no name: the model says so
+    if name in (*extended_by, directory.name):
+        _refuse(document, ("extends",), f"'{name}' would extend itself")
+    for home in (directory.parent, TEMPLATES):
+        if name and Path(name).name == name and (home / name / FILE_NAME).is_file():
+            return load_bundle(home / name, extended_by=(*extended_by, directory.name))
+    known = sorted(p.parent.name for p in TEMPLATES.glob(f"*/{FILE_NAME}"))
+    _refuse(document, ("extends",), f"there is no bundle '{name}'{Document.nearest(name, known)}")
+
+
+def _inherited(base: Bundle | None) -> dict[str, Any]:
+    if base is None:
+        return {}
+    own = {"name", "title", "why", "extends"}
+    return {key: getattr(base.spec, key) for key in BundleFile.model_fields if key not in own}
 
 
 def _refuse(document: Document, where: Sequence[str | int], message: str) -> NoReturn:

@@ -64,6 +64,8 @@ class ServerEntry(_Strict):
     env: dict[str, str] = {}
     command: list[str] | None = Field(default=None, min_length=1)
     cwd: str | None = None
+    # Which bundle this server needs, where it is not `defaults.fix`: a contract belongs to a model.
+    fix: str | None = None
     ready_timeout_s: float = Field(default=1800, gt=0)
     expect: Expect = Expect()
 

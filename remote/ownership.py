@@ -108,7 +108,8 @@ def assess(
 ) -> Ownership:
     """Sort the node's SGLang processes, the port's holder and the GPUs' holders.
 
-    `our_gpus` are the indices that our server uses, None for all of the node's. `booted` are (pid,
+    `our_gpus` are the indices that our server uses, None for all of the node's, empty for a server on the
+    CPU. `booted` are (pid,
     start ticks) of servers that this toolkit started: they are ours on any port.
     """
     processes = processes_of(procs)
@@ -116,7 +117,9 @@ def assess(
     argv_of = {raw["pid"]: raw.get("argv") or [] for raw in procs.get("processes", [])}
     listeners = procs.get("listeners", [])
     holder_pids = {each["pid"] for each in listeners if each.get("pid") is not None}
-    gpu_pids = _gpu_pids(gpus)
+    # A server that uses no GPU cannot be known by the GPUs that it holds, nor be hindered by who holds them.
+    without = our_gpus is not None and not our_gpus
+    gpu_pids = None if without else _gpu_pids(gpus)
     groups = _groups(processes, argv_of, holder_pids, port)
     booted_set = set(booted)
 
@@ -138,7 +141,7 @@ def assess(
 
     holder = next((by_pid[pid] for pid in holder_pids if pid in by_pid), None)
     foreign = _foreign_port(listeners, by_pid, ours, port)
-    foreign += _foreign_holders(gpus, by_pid, ours, our_gpus)
+    foreign += [] if without else _foreign_holders(gpus, by_pid, ours, our_gpus)
     return Ownership(
         server=server,
         stale=tuple(stale),

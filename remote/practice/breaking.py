@@ -30,6 +30,11 @@ def break_node(layout: Layout, name: str) -> Fault:
             hint="inv practice.break lists them",
         )
     there = require(layout)
+    if there.real:
+        raise RefusedError(
+            "faults are for the simulated practice node, and this one is real",
+            hint="break it by hand, as docs/practice-real.md shows",
+        )
     folder = layout.faults / name
     if folder.exists():
         raise RefusedError(f"the fault '{name}' is in force already", hint="inv practice.heal")

@@ -38,8 +38,10 @@ class Layout:
 
     @property
     def site_packages(self) -> Path:
+        """Of whichever Python the node has; before it has one, of the Python that runs this."""
+        libraries = self.environment / "lib"
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        return self.environment / "lib" / version / "site-packages"
+        return next(libraries.glob("python3.*"), libraries / version) / "site-packages"
 
     @property
     def target(self) -> Path:

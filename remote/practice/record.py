@@ -14,6 +14,7 @@ import yaml
 from remote.errors import LockedError, RefusedError
 from remote.practice.layout import Layout
 from remote.practice.processes import Known, alive, known
+from remote.practice.real import entry as real_entry
 from remote.practice.ssh_server import SshServer
 
 SCHEMA = 1
@@ -23,13 +24,17 @@ SERVER = "practice-eagle3"
 
 @dataclass(frozen=True)
 class Record:
-    """One finished practice node. `processes` are those that `up` started, by what they are."""
+    """One finished practice node. `processes` are those that `up` started, by what they are.
+
+    A `real` one has no GPUs, and SGLang itself in place of the simulated server.
+    """
 
     version: str
     gpus: int
     server_port: int
     ssh: SshServer
     processes: Mapping[str, Known]
+    real: bool = False
 
 
 def server_entry(layout: Layout, *, port: int, gpus: int) -> dict[str, Any]:
@@ -89,7 +94,10 @@ def claim(layout: Layout) -> None:
 
 def write(layout: Layout, record: Record) -> None:
     """The inventory first: node.json with state "up" says that all the rest is there."""
-    server = server_entry(layout, port=record.server_port, gpus=record.gpus)
+    if record.real:
+        server = real_entry.server_entry(layout, port=record.server_port, version=record.version)
+    else:
+        server = server_entry(layout, port=record.server_port, gpus=record.gpus)
     node = node_entry(layout, record.ssh)
     inventory = {"defaults": {"node": NODE}, "nodes": {NODE: node}, "servers": {SERVER: server}}
     text = "# Written by `inv practice.up`: the practice node as an ordinary node.\n"
@@ -99,6 +107,7 @@ def write(layout: Layout, record: Record) -> None:
         "state": "up",
         "version": record.version,
         "gpus": record.gpus,
+        "real": record.real,
         **node,
         "server": {"name": SERVER, **server},
         "ssh": {**asdict(record.ssh), "identity_file": None, "known_hosts": None, "log": None},
@@ -135,6 +144,7 @@ def read(layout: Layout) -> Record | None:
             server_port=stored["server"]["port"],
             ssh=SshServer(**ssh),
             processes={p["role"]: Known(p["pid"], p["starttime_ticks"]) for p in stored["processes"]},
+            real=stored["real"],
         )
     except (KeyError, TypeError, AttributeError):
         raise RefusedError(

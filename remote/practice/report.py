@@ -8,17 +8,19 @@ from typing import Any
 
 from remote.practice import ssh_server
 from remote.practice.layout import here
-from remote.practice.record import NODE
+from remote.practice.record import NODE, Record
 
 Answer = tuple[dict[str, Any], list[str]]
 Say = Callable[[str], None]
 
 
-def up(version: str | None, ssh: ssh_server.Kind | None, gpus: int | None, say: Say) -> Answer:
+def up(
+    version: str | None, ssh: ssh_server.Kind | None, gpus: int | None, say: Say, *, real: bool = False
+) -> Answer:
     """Make the node or say what is there."""
     from remote.practice.up import up as make
 
-    done = make(here(), version=version, ssh=ssh, gpus=gpus, say=say)
+    done = make(here(), version=version, ssh=ssh, gpus=gpus, real=real, say=say)
     made = done.record
     connect = f"ssh -i {made.ssh.identity_file} -p {made.ssh.port} {made.ssh.user}@{made.ssh.host}"
     entry = {
@@ -27,6 +29,7 @@ def up(version: str | None, ssh: ssh_server.Kind | None, gpus: int | None, say: 
         "repaired": list(done.repaired),
         "directory": str(done.layout.root),
         "sglang": made.version,
+        "real": made.real,
         "gpus": made.gpus,
         "ssh": {"kind": made.ssh.kind, "host": made.ssh.host, "port": made.ssh.port, "why": made.ssh.why},
         "server": {"port": made.server_port, "pid": done.server_pid},
@@ -40,7 +43,7 @@ def up(version: str | None, ssh: ssh_server.Kind | None, gpus: int | None, say: 
     }[done.outcome]
     lines = [
         head,
-        f"  SGLang {made.version}, {made.gpus} simulated GPUs, in {_short(str(done.layout.root))}",
+        f"  SGLang {made.version}, {_without_or_with_gpus(made)}, in {_short(str(done.layout.root))}",
         f"  {made.ssh.kind} on {made.ssh.host}:{made.ssh.port}   {_short(connect)}",
     ]
     if made.ssh.why:
@@ -48,11 +51,16 @@ def up(version: str | None, ssh: ssh_server.Kind | None, gpus: int | None, say: 
     if done.server_pid is None:
         lines.append(f"  no server on port {made.server_port}: inv start")
     else:
-        lines.append(f"  simulated server on port {made.server_port}, pid {done.server_pid}")
+        kind = "SGLang itself" if made.real else "simulated server"
+        lines.append(f"  {kind} on port {made.server_port}, pid {done.server_pid}")
     if done.orphans:
         left = ", ".join(str(pid) for pid in done.orphans)
         lines.append(f"  ranks of an earlier server still hold GPU memory: pid {left}")
     return entry, lines
+
+
+def _without_or_with_gpus(made: Record) -> str:
+    return "on the CPU" if made.real else f"{made.gpus} simulated GPUs"
 
 
 def down(say: Say) -> Answer:

@@ -80,21 +80,25 @@ def start(layout: Layout, spec: Spec) -> Started:
     sweep(layout.gpus)
     process = known(detached([spec])[0])
     if process is None:
-        raise failure("a simulated server ended at once", log, offset)
+        raise failure("the server ended at once", log, offset)
     return Started(process, log, offset)
 
 
-def wait_ready(server: Started, *, timeout_s: float, wait: Callable[[float], None] = time.sleep) -> None:
+def wait_ready(
+    server: Started,
+    *,
+    timeout_s: float,
+    every_s: float = 0.01,
+    wait: Callable[[float], None] = time.sleep,
+) -> None:
     """Until the server's own ready line is in its log. UnhealthyError with the end of the log otherwise."""
     deadline = time.monotonic() + timeout_s
     while READY not in since(server.log, server.offset):
         if not alive(server.process):
-            raise failure("the simulated server ended while starting", server.log, server.offset)
+            raise failure("the server ended while starting", server.log, server.offset)
         if time.monotonic() > deadline:
-            raise failure(
-                f"the simulated server was not ready after {timeout_s:.0f} s", server.log, server.offset
-            )
-        wait(0.01)
+            raise failure(f"the server was not ready after {timeout_s:.0f} s", server.log, server.offset)
+        wait(every_s)
 
 
 def since(log: Path, offset: int) -> bytes:

@@ -41,17 +41,20 @@ def collection(show: Show, argv: Sequence[str] = sys.argv) -> Collection:
             "sglang": "version of SGLang to practise on (default 0.5.9)",
             "ssh": "SSH server: openssh or asyncssh (default: openssh where it is installed)",
             "gpus": "number of simulated GPUs (default 8)",
+            "real": "SGLang itself on the CPU, tiny models (Python 3.11, 2 GB of disk and of memory)",
             "json": "one JSON document on stdout",
         },
     )
-    def up(_: Context, sglang: str = "", ssh: str = "", gpus: int = 0, json: bool = False) -> None:
+    def up(
+        _: Context, sglang: str = "", ssh: str = "", gpus: int = 0, real: bool = False, json: bool = False
+    ) -> None:
         """Make the practice node: SSH server, SGLang, simulated GPUs, in the state of the incident."""
         from remote.practice import report
 
         def body(say: Callable[[str], None]) -> tuple[dict[str, Any], list[str]]:
             if ssh and ssh not in SSH_KINDS:
                 raise UsageError(f"--ssh {ssh}: there is no such SSH server", hint="openssh or asyncssh")
-            return report.up(sglang or None, ssh or None, gpus or None, say)  # type: ignore[arg-type]
+            return report.up(sglang or None, ssh or None, gpus or None, say, real=real)  # type: ignore[arg-type]
 
         show("practice.up", json, body)
 

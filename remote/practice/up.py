@@ -10,11 +10,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from remote.errors import RefusedError
+from remote.errors import RefusedError, UsageError
 from remote.practice import build, processes, record, server, ssh_server, wheels
 from remote.practice.down import down
 from remote.practice.layout import MARKER, Layout
 from remote.practice.nvidia_smi import read_holders
+from remote.practice.real import environment as real_environment
+from remote.practice.real import node as real_node
+from remote.practice.real.entry import READY_TIMEOUT_S as REAL_READY_TIMEOUT_S
 from remote.practice.record import Record
 
 DEFAULT_VERSION = "0.5.9"
@@ -43,41 +46,82 @@ def up(
     version: str | None = None,
     ssh: ssh_server.Kind | None = None,
     gpus: int | None = None,
+    real: bool = False,
     say: Say = lambda _: None,
 ) -> Up:
     """Make the node, or say what is there already; a node whose SSH server died gets a new one.
 
-    None stands for 0.5.9, OpenSSH if it is installed, and 8 GPUs, or for what the existing node has. Raises
-    RefusedError (other wishes than the existing node's, damaged node, not Linux), LockedError (being
-    made by another command), the errors of wheels.fetch, ssh_server.start and UnhealthyError.
+    None stands for 0.5.9, OpenSSH if it is installed, and 8 GPUs, or for what the existing node has. `real`
+    is a node with SGLang itself, and no GPUs. Raises RefusedError (other wishes than the existing node's,
+    damaged node, not Linux), LockedError (being made by another command), the errors of wheels.fetch,
+    ssh_server.start, real.environment.build and UnhealthyError.
     """
     begin = time.monotonic()
     if platform.system() != "Linux":
         raise RefusedError("the practice node needs Linux: it lives from /proc", hint="use a Linux machine")
     there = record.read(layout)
     if there is None:
-        made = _make(layout, version or DEFAULT_VERSION, ssh, DEFAULT_GPUS if gpus is None else gpus, say)
+        wanted = version or DEFAULT_VERSION
+        make = _real(layout, wanted, gpus, say) if real else _simulated(layout, wanted, gpus, say)
+        made = _make(layout, ssh, make)
         return _describe("made", (), made, layout, begin)
-    _same_wishes(there, version, ssh, gpus)
+    _same_wishes(there, version, ssh, gpus, real=real)
     repaired, kept = _repair(layout, there, say)
     return _describe("repaired" if repaired else "already", tuple(repaired), kept, layout, begin)
 
 
-def _make(layout: Layout, version: str, ssh: ssh_server.Kind | None, gpus: int, say: Say) -> Record:
-    if not 1 <= gpus <= 16:
-        raise RefusedError(f"a practice node has 1 to 16 GPUs, not {gpus}", hint="inv practice.up --gpus 8")
+# What makes everything but the SSH server: called while that comes up, it gives the node's record without it.
+Make = Callable[[], Callable[[ssh_server.SshServer], Record]]
+
+
+def _simulated(layout: Layout, version: str, gpus: int | None, say: Say) -> Make:
+    count = DEFAULT_GPUS if gpus is None else gpus
+    if not 1 <= count <= 16:
+        raise RefusedError(f"a practice node has 1 to 16 GPUs, not {count}", hint="inv practice.up --gpus 8")
     whl = wheels.fetch(version)
+
+    def make() -> Callable[[ssh_server.SshServer], Record]:
+        say(f"unpacking {whl.name}")
+        build.build(layout, whl, gpus=count)
+        say("starting the incident's servers")
+        port = _free_port()
+        found = _start_servers(layout, port, count)
+        return lambda ssh: Record(version, count, port, ssh, found)
+
+    return make
+
+
+def _real(layout: Layout, version: str, gpus: int | None, say: Say) -> Make:
+    if gpus is not None:
+        raise UsageError("a real practice node has no GPUs", hint="leave --gpus out, or --real")
+    real_environment.supported(version)
+    whl = wheels.fetch(version)
+    environment = real_environment.build(version, say)
+
+    def make() -> Callable[[ssh_server.SshServer], Record]:
+        real_node.make(layout, whl, environment, say)
+        say("starting SGLang")
+        port = _free_port()
+        old = _start_real(layout, port, version)
+        return lambda ssh: Record(version, 0, port, ssh, {"old server": old}, real=True)
+
+    return make
+
+
+def _start_real(layout: Layout, port: int, version: str) -> processes.Known:
+    started = server.start(layout, real_node.server_spec(layout, port=port, version=version))
+    server.wait_ready(started, timeout_s=REAL_READY_TIMEOUT_S, every_s=0.2)
+    return started.process
+
+
+def _make(layout: Layout, ssh: ssh_server.Kind | None, make: Make) -> Record:
     record.claim(layout)
     connection: Future[ssh_server.SshServer] | None = None
     try:
-        say(f"unpacking {whl.name}")
         with ThreadPoolExecutor(max_workers=1) as beside:
             connection = beside.submit(_start_ssh, layout, ssh)
-            build.build(layout, whl, gpus=gpus)
-            say("starting the incident's servers")
-            port = _free_port()
-            found = _start_servers(layout, port, gpus)
-            made = Record(version, gpus, port, connection.result(), found)
+            finish = make()
+            made = finish(connection.result())
         record.write(layout, made)
     except BaseException:
         # Half a node is of no use to anybody: its processes would be left without a record.
@@ -119,7 +163,14 @@ def _start_servers(layout: Layout, port: int, gpus: int) -> dict[str, processes.
     return found
 
 
-def _same_wishes(there: Record, version: str | None, ssh: ssh_server.Kind | None, gpus: int | None) -> None:
+def _same_wishes(
+    there: Record, version: str | None, ssh: ssh_server.Kind | None, gpus: int | None, *, real: bool
+) -> None:
+    if real and not there.real:
+        raise RefusedError(
+            "there is a practice node already, a simulated one",
+            hint="inv practice.down, then inv practice.up --real again",
+        )
     for what, wished, has in (
         ("SGLang", version, there.version),
         ("SSH server", ssh, there.ssh.kind),
@@ -133,7 +184,8 @@ def _same_wishes(there: Record, version: str | None, ssh: ssh_server.Kind | None
 
 
 def _repair(layout: Layout, there: Record, say: Say) -> tuple[list[str], Record]:
-    missing = [path for path in (layout.python, layout.launcher, layout.gpus_json) if not path.exists()]
+    needed = (layout.python,) if there.real else (layout.python, layout.launcher, layout.gpus_json)
+    missing = [path for path in needed if not path.exists()]
     if missing:
         raise RefusedError(
             f"the practice node is damaged: {missing[0]} is missing",
@@ -150,8 +202,11 @@ def _repair(layout: Layout, there: Record, say: Say) -> tuple[list[str], Record]
     record.write(layout, kept)
     if went_down:
         say("starting the server again")
-        spec = server.server_spec(layout, port=there.server_port, gpus=there.gpus)
-        server.wait_ready(server.start(layout, spec), timeout_s=READY_TIMEOUT_S)
+        if there.real:
+            _start_real(layout, there.server_port, there.version)
+        else:
+            spec = server.server_spec(layout, port=there.server_port, gpus=there.gpus)
+            server.wait_ready(server.start(layout, spec), timeout_s=READY_TIMEOUT_S)
         repaired.append("server")
     return repaired, kept
 

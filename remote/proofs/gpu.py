@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..checks import Check, Evidence, failed, passed, unknown
-from ..intent import our_gpus
+from ..checks import Check, Evidence, failed, passed, skipped, unknown
+from ..intent import our_gpus, uses_no_gpu
 from ..picture import Picture
 
 # Driver and display keep a little: up to this much without a holder is no leak (docs: nvidia-smi,
@@ -15,6 +15,8 @@ def holders(picture: Picture) -> Check:
     """Every holder of our GPUs is a process of our server, and memory in use has a holder."""
     id, expected = "gpu.holders", "our ranks, and only they, hold the GPUs"
     remedy = f"inv status --node {picture.node.name}"
+    if uses_no_gpu(picture.node):
+        return skipped(id, expected, "the server runs on the CPU (device: cpu)")
     gpus = picture.section("gpus")
     if not gpus.get("available"):
         return unknown(id, expected, gpus.get("why") or "nvidia-smi is not there", remedy=remedy)
