@@ -123,8 +123,9 @@ def empty(name: str) -> Step:
 def shadow(at: Breaking) -> None:
     """A second SGLang comes first on the interpreter's path: the installed one is not the one that runs."""
     other = at.layout.root / "other"
-    for name in ("sglang/__init__.py", *FIXED):
-        if at.layout.site_packages.joinpath(name).exists():
+    names = [*wheels.record(_wheel(at.record.version)), f"sglang-{at.record.version}.dist-info/RECORD"]
+    for name in names:
+        if name in FIXED or name.count("/") == 1:
             write(at, other / name, pristine(at, name))
     line = f"import sys; sys.path.insert(0, {str(other)!r})\n"
     write(at, at.layout.site_packages / "other-sglang.pth", line.encode())

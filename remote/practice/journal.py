@@ -42,6 +42,8 @@ class Entry:
 def save_path(folder: Path, path: Path) -> None:
     """Remember a file, link or absence before it is changed. A directory: its mode only."""
     before = _state(path)
+    if before["kind"] == "absent":
+        before["without"] = [str(folder) for folder in path.parents if not folder.exists()]
     if "sha256" in before:
         blob = folder / "blobs" / before["sha256"]
         blob.parent.mkdir(parents=True, exist_ok=True)
@@ -146,6 +148,9 @@ def _put_back(folder: Path, path: Path, before: dict[str, Any]) -> None:
         shutil.rmtree(path)
     if before["kind"] == "absent":
         path.unlink(missing_ok=True)
+        for made in before["without"]:
+            with contextlib.suppress(OSError):
+                Path(made).rmdir()
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.heal")
