@@ -94,6 +94,21 @@ def verify(
     commands.verify_node(_options(context, "verify", node, inventory, json), fix, verbose)
 
 
+@task(help={**NODE, **FIX, "verbose": "show the evidence of what was refuted too"})
+def diagnose(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+    verbose: bool = False,
+) -> None:
+    """Applied but not effective, why? Wiring by forward mode, every known cause, and what to type."""
+    from remote import commands
+
+    commands.diagnose_node(_options(context, "diagnose", node, inventory, json), fix, verbose)
+
+
 @task(
     help={
         **NODE,
@@ -327,6 +342,7 @@ namespace = Collection(
     *CHANGING,
     deploy_fix,
     verify,
+    diagnose,
     bench,
     status,
     rollback,

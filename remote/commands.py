@@ -119,6 +119,17 @@ def verify_node(options: Options, fix: str | None, verbose: bool) -> NoReturn:
     reading(options, verify.verify, lambda result: show.verified(result, verbose=verbose), fix)
 
 
+def diagnose_node(options: Options, fix: str | None, verbose: bool) -> NoReturn:
+    """Why an applied fix is not effective."""
+    from .diagnose import diagnose
+    from .render.diagnose import show as show_diagnosis
+
+    def view(result: Any) -> None:
+        show_diagnosis(result, verbose=verbose, clean=cli.clean_text)
+
+    reading(options, diagnose, view, fix)
+
+
 def bench_node(options: Options, fix: str | None, asked: BenchAsked) -> NoReturn:
     """Measure each node's server, one node after another. On Ctrl-C what was measured is shown."""
     from .bench import command, run

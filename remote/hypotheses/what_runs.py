@@ -1,0 +1,76 @@
+"""Is what runs what was fixed: the right server, the right SGLang, started after the fix, from its source?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..checks import Evidence
+from ..picture import Picture
+from ..proofs import prove
+from .base import Cause, Hypothesis, command, deploy, running
+
+
+def wrong_server(cause: Cause, picture: Picture) -> Hypothesis:
+    """Another server answers on the port: what is measured is not ours."""
+    found = cause.as_check(picture, "process.owner")
+    owned = picture.ownership
+    if found.verdict == "holds" and owned is not None and not owned.port_held:
+        return cause.refuted(f"nobody listens on port {picture.node.server.port}")
+    wanted, other = picture.node.server.model_path, (picture.effective or {}).get("model_path")
+    if found.verdict != "holds" and other is not None and other != wanted:
+        seen = Evidence("/server_info", f"model_path = {other!r}, wanted {wanted!r}")
+        return cause.holds(f"the server on the port serves {other}", seen, remedy=command(picture, "restart"))
+    return found
+
+
+def two_installs(cause: Cause, picture: Picture) -> Hypothesis:
+    """The server imports another SGLang than the one that was looked at, or started with an older one."""
+    found = cause.as_check(picture, "source.file")
+    if found.verdict != "refuted":
+        return found
+    serving = (picture.effective or {}).get("version")
+    (after,) = prove(picture, ["process.after_fix"])
+    if serving is not None and serving != picture.version and after.verdict != "fail":
+        seen = Evidence("/server_info", f"version {serving}, installed is {picture.version}")
+        says = f"the server that answers is SGLang {serving}, the installed files are {picture.version}"
+        return cause.holds(says, seen, *found.evidence, remedy=command(picture, "restart"))
+    package = picture.section("package")
+    others = [copy for copy in package.get("copies", []) if copy["root"] != picture.root]
+    if others and _unseen(picture):
+        says = f"{len(others)} other copies, and it cannot be read which one the server's process imports"
+        return cause.unknown(says, *found.evidence, remedy=command(picture, "restart"))
+    return found
+
+
+def _unseen(picture: Picture) -> bool:
+    """The running server's interpreter or environment cannot be read."""
+    server = picture.ownership.server if picture.ownership else None
+    if server is None or server.launcher is None:
+        return running(picture) is None
+    processes: list[dict[str, Any]] = picture.section("procs")["processes"]
+    raw = next(each for each in processes if each["pid"] == server.launcher.pid)
+    program = (raw.get("argv") or [""])[0]
+    return raw.get("env") is None or not program.startswith("/")
+
+
+def stale_bytecode(cause: Cause, picture: Picture) -> Hypothesis:
+    return cause.as_check(picture, "bytecode.fresh", remedy=deploy(picture))
+
+
+def stale_process(cause: Cause, picture: Picture) -> Hypothesis:
+    """The server loaded its files before the fix was there."""
+    if running(picture) is False:
+        return cause.unknown("no server of ours runs", remedy=command(picture, "restart"))
+    return cause.as_check(picture, "process.after_fix")
+
+
+def not_serving(cause: Cause, picture: Picture) -> Hypothesis:
+    """Nothing can be effective on a server that does not generate."""
+    failure = picture.boot.failure if picture.boot else None
+    if running(picture) is False:
+        if failure is None:
+            return cause.holds("no server of ours runs", remedy=command(picture, "restart"))
+        seen = Evidence(f"{picture.node.server.log}:{failure.line}", failure.cause)
+        says = f"no server of ours runs; the last one ended with {failure.code}: {failure.cause}"
+        return cause.holds(says, seen, remedy=command(picture, "logs", "--errors"))
+    return cause.as_check(picture, "health.generate")
