@@ -66,22 +66,21 @@ def check_imports(work: Work, plan: Plan, root: str) -> list[str]:
     """
     lines = []
     server = work.session.node.server
-    for write in plan.code:
-        module = write.path[len(root) + 1 : -len(".py")].replace("/", ".")
-        work.reporter.progress(f"importing {module}")
-        reply = work.session.request(
-            "import_check",
-            {"module": module, "env": dict(server.env), "cwd": server.cwd, "timeout_s": IMPORT_TIMEOUT_S},
-            timeout_s=IMPORT_TIMEOUT_S + 10,
-        )
-        outcome = reply["outcome"]
+    paths = {write.path[len(root) + 1 : -len(".py")].replace("/", "."): write.path for write in plan.code}
+    work.reporter.progress(f"importing {len(paths)} modules")
+    replies = work.session.request(
+        "import_check",
+        {"modules": list(paths), "env": dict(server.env), "cwd": server.cwd, "timeout_s": IMPORT_TIMEOUT_S},
+        timeout_s=IMPORT_TIMEOUT_S + 10,
+    )["modules"]
+    # It ends at the first that is not imported: what one misses (no torch, too slow), the others miss too.
+    for reply in replies:
+        module, outcome = reply["module"], reply["outcome"]
         if outcome == "failed":
             _give_up(work, f"{module} does not import: {reply['message']}")
-        if outcome == "imported" and reply["file"] != write.path:
-            _give_up(work, f"the interpreter imports {reply['file']}, not {write.path}")
+        if outcome == "imported" and reply["file"] != paths[module]:
+            _give_up(work, f"the interpreter imports {reply['file']}, not {paths[module]}")
         lines.append(f"{module}: {outcome}" + (f" ({reply['message']})" if outcome != "imported" else ""))
-        if outcome != "imported":
-            break  # what one module misses (no torch, too slow), the others miss too
     return lines
 
 
@@ -92,6 +91,7 @@ def _give_up(work: Work, problem: str) -> None:
         f"{node.name}: {problem}; the files were put back",
         hint="mend the bundle (docs/fixes.md), then run the command again",
         node=node.name,
+        data={"reason": "does-not-import"},
     )
 
 

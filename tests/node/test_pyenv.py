@@ -309,14 +309,23 @@ def test_import_check(probe: Probe, tmp_path: Path, text: str, outcome: str) -> 
     (package / "needs_gpu.py").write_text("raise RuntimeError('no CUDA GPUs are available')\n")
     (package / "part.py").write_text("from fakesgl.model import late\nthing = 1\n")
     (package / "model.py").write_text(text)
-    params = {"module": "fakesgl.model", "env": {"PYTHONPATH": str(tmp_path)}, "cwd": None, "timeout_s": 60}
-    found = importing.import_check(params, probe.ctx)
-    assert found["outcome"] == outcome
+    modules, env = ["fakesgl", "fakesgl.model", "fakesgl.never_asked"], {"PYTHONPATH": str(tmp_path)}
+    if outcome == "imported":
+        modules.pop()
+    params = {"modules": modules, "env": env, "cwd": None, "timeout_s": 60}
+    first, found = importing.import_check(params, probe.ctx)["modules"]
+    assert (first["module"], first["outcome"]) == ("fakesgl", "imported")
+    assert (found["module"], found["outcome"]) == ("fakesgl.model", outcome)
     assert found["file"] == (str(package / "model.py") if outcome == "imported" else None)
     assert not list(tmp_path.rglob("*.pyc"))
 
 
 def test_import_that_hangs_is_ended(probe: Probe, tmp_path: Path) -> None:
     (tmp_path / "hang.py").write_text("import time\ntime.sleep(600)\n")
-    params = {"module": "hang", "env": {"PYTHONPATH": str(tmp_path)}, "cwd": str(tmp_path), "timeout_s": 1}
-    assert importing.import_check(params, probe.ctx)["outcome"] == "timeout"
+    env = {"PYTHONPATH": str(tmp_path)}
+    params = {"modules": ["json", "hang"], "env": env, "cwd": str(tmp_path), "timeout_s": 5}
+    found = importing.import_check(params, probe.ctx)["modules"]
+    assert [(each["module"], each["outcome"]) for each in found] == [
+        ("json", "imported"),
+        ("hang", "timeout"),
+    ]
