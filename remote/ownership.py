@@ -117,9 +117,9 @@ def assess(
     argv_of = {raw["pid"]: raw.get("argv") or [] for raw in procs.get("processes", [])}
     listeners = procs.get("listeners", [])
     holder_pids = {each["pid"] for each in listeners if each.get("pid") is not None}
-    # A server that uses no GPU cannot be known by the GPUs that it holds, nor be hindered by who holds them.
+    # To a server that uses no GPU it is all the same who holds one: only its port can be in the way.
     without = our_gpus is not None and not our_gpus
-    gpu_pids = None if without else _gpu_pids(gpus)
+    gpu_pids = set() if without else _gpu_pids(gpus)
     groups = _groups(processes, argv_of, holder_pids, port)
     booted_set = set(booted)
 
