@@ -240,6 +240,14 @@ def other_search_path(facts: Facts) -> None:
     facts["procs"]["processes"][0]["env"] = {"PYTHONPATH": "/sgl-workspace/sglang/python"}
 
 
+def started_beside_a_checkout(facts: Facts) -> None:
+    facts["procs"]["processes"][0].update(cwd="/sgl-workspace/sglang/python", cwd_package=True)
+
+
+def environment_hidden(facts: Facts) -> None:
+    facts["procs"]["processes"][0]["env"] = None
+
+
 GONE = {"process.single", "process.owner", "process.ranks", "process.after_fix", "gpu.holders"}
 GONE |= {"log.boot", "health.http", "health.generate", "args.effective"}
 
@@ -282,6 +290,8 @@ GONE |= {"log.boot", "health.http", "health.generate", "args.effective"}
         (pickled_weights, {"config.draft": "unknown"}),
         (other_interpreter, {"source.file": "fail"}),
         (other_search_path, {"source.file": "fail"}),
+        (started_beside_a_checkout, {"source.file": "fail"}),
+        (environment_hidden, {"source.file": "unknown"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -35,11 +35,20 @@ SECTIONS = {
 
 
 def node(_params: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """{} -> {hostname, boot_id, uid, euid, user, python, version, pycache_prefix, time, state_dir}."""
+    """{} -> {hostname, boot_id, uid, euid, user, python, version, pycache_prefix, pythonpath, time, state_dir}.
+
+    pythonpath: what the login sets, and so a server that is started here unless it is told otherwise.
+    """
     described = about.describe(ctx.state.dir)
     wanted = ("hostname", "boot_id", "user", "python", "version", "pycache_prefix", "state_dir")
     facts = {key: described[key] for key in wanted}
-    return {**facts, "uid": os.getuid(), "euid": os.geteuid(), "time": ctx.now()}
+    return {
+        **facts,
+        "uid": os.getuid(),
+        "euid": os.geteuid(),
+        "pythonpath": os.environ.get("PYTHONPATH"),
+        "time": ctx.now(),
+    }
 
 
 def section(name: str) -> Op:

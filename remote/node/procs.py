@@ -6,7 +6,7 @@ command line; a dead process has none, and its name is cut to 15 bytes ("sglang:
 """
 
 # No pathlib on the node: importing it costs milliseconds of its CPU.
-# ruff: noqa: PTH116, PTH119
+# ruff: noqa: PTH113, PTH116, PTH119
 
 from __future__ import annotations
 
@@ -179,6 +179,8 @@ def describe(process: dict[str, Any], its_role: str | None, env_keys: tuple[str,
         "role": its_role,
         "exe": procfs.link(f"/proc/{pid}/exe"),
         "cwd": procfs.link(f"/proc/{pid}/cwd"),
+        # `python -m` imports from its working directory before anything else.
+        "cwd_package": os.path.isfile(f"/proc/{pid}/cwd/sglang/__init__.py"),
         "threads_alive_of_zombie": process["state"] in procfs.DEAD and procfs.living_threads(pid),
         "env": environment(pid, env_keys),
         "log_fds": log_files(pid),

@@ -43,6 +43,9 @@ def file(picture: Picture) -> Check:
             mismatch,
             remedy=_remedy(picture, "inv restart"),
         )
+    unread = _unread(picture)
+    if unread:
+        return unknown(id, expected, unread, *evidence, remedy=_remedy(picture, "inv restart"))
     observed = imported["origin"] + (f" ({len(others)} other copies, not imported)" if others else "")
     return passed(id, expected, observed, *evidence)
 
@@ -57,29 +60,30 @@ def _other_interpreter(picture: Picture) -> Evidence | None:
     program = (raw.get("argv") or [""])[0]
     if program.startswith("/") and PurePosixPath(program) != PurePosixPath(picture.node.python):
         return Evidence(f"{where}/cmdline", f"the running server's interpreter is {program}")
-    env = raw.get("env")
-    if env is not None:
-        meant = picture.node.server.env.get("PYTHONPATH", "")
-        found = env.get("PYTHONPATH") or ""
-        if found != meant:
-            return Evidence(
-                f"{where}/environ",
-                f"the running server has PYTHONPATH={found or '(unset)'}, the inventory {meant or '(unset)'}",
-            )
+    env = raw.get("env") or {}
+    login = (picture.facts.get("node") or {}).get("pythonpath") or ""
+    meant = picture.node.server.env.get("PYTHONPATH", login)
+    found = env.get("PYTHONPATH") or ""
+    if raw.get("env") is not None and found != meant:
+        return Evidence(
+            f"{where}/environ",
+            f"the running server has PYTHONPATH={found or '(unset)'}, a start would give {meant or '(unset)'}",
+        )
     # `python -m` puts the working directory first on the search path.
-    shadow = next(
-        (
-            copy
-            for copy in picture.section("package").get("copies", [])
-            if raw.get("cwd") and copy["root"] == raw["cwd"]
-        ),
-        None,
-    )
-    if shadow and "-m" in (raw.get("argv") or [])[:3]:
+    if raw.get("cwd_package") and "-m" in (raw.get("argv") or [])[:3] and raw["cwd"] != picture.root:
         return Evidence(
             f"{where}/cwd", f"the running server was started in {raw['cwd']}, which holds an sglang"
         )
     return None
+
+
+def _unread(picture: Picture) -> str | None:
+    """The running server whose environment cannot be read: what it imports is then not known."""
+    server = picture.ownership.server if picture.ownership else None
+    if server is None or server.launcher is None:
+        return None
+    raw = next(p for p in picture.section("procs")["processes"] if p["pid"] == server.launcher.pid)
+    return f"/proc/{server.launcher.pid}/environ cannot be read" if raw.get("env") is None else None
 
 
 def state(picture: Picture) -> Check:
