@@ -35,7 +35,8 @@ SECTIONS = {
 
 
 def node(_params: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """{} -> {hostname, boot_id, uid, euid, user, python, version, pycache_prefix, pythonpath, time, state_dir}.
+    """{} -> {hostname, boot_id, uid, euid, user, python, version, pycache_prefix, pythonpath, time,
+    state_dir}.
 
     pythonpath: what the login sets, and so a server that is started here unless it is told otherwise.
     """

@@ -67,7 +67,7 @@ def _other_interpreter(picture: Picture) -> Evidence | None:
     if raw.get("env") is not None and found != meant:
         return Evidence(
             f"{where}/environ",
-            f"the running server has PYTHONPATH={found or '(unset)'}, a start would give {meant or '(unset)'}",
+            f"the running server has PYTHONPATH={found or '(unset)'}, not {meant or '(unset)'}",
         )
     # `python -m` puts the working directory first on the search path.
     if raw.get("cwd_package") and "-m" in (raw.get("argv") or [])[:3] and raw["cwd"] != picture.root:
