@@ -6,6 +6,7 @@ Nothing heavy is imported here: `inv --list` must answer at once.
 # Invoke reads each task's parameters from its signature, so they are spelled out.
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from invoke.collection import Collection
@@ -13,6 +14,7 @@ from invoke.context import Context
 from invoke.tasks import Task, task
 
 from remote.practice.tasks import collection as practice
+from remote.practice.tasks import positional_if_given
 
 if TYPE_CHECKING:
     from remote.cli import Options
@@ -332,6 +334,30 @@ def trust(
     commands.trust_node(_options(context, "trust", node, inventory, json), yes)
 
 
+@task(
+    positional=positional_if_given(
+        "runbook", "symptom", sys.argv, valued=("-n", "--node", "-i", "--inventory")
+    ),
+    help={
+        "node": "a node to put into the commands that are shown",
+        "inventory": "an inventory file to put into the commands that are shown",
+        "json": "exactly one JSON document on stdout, messages on stderr",
+        "symptom": "a symptom, a check's id or a failure's code; without it, the whole page",
+    },
+)
+def runbook(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    symptom: str | None = None,
+) -> None:
+    """The on-call runbook: what you see, what to type, how to read it, when to escalate."""
+    from remote import commands
+
+    commands.runbook_of(_options(context, "runbook", node, inventory, json), symptom)
+
+
 def _show_practice(command: str, as_json: bool, body: PracticeBody) -> None:
     from remote import commands
 
@@ -352,5 +378,6 @@ namespace = Collection(
     history,
     unlock,
     trust,
+    runbook,
 )
 namespace.add_collection(practice(_show_practice), "practice")

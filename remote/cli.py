@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
@@ -106,8 +106,14 @@ def guarded(options: Options, body: Callable[[], ExitCode]) -> NoReturn:
     sys.exit(int(code))
 
 
-def finish(options: Options, outcomes: Sequence[Outcome], error: FixopsError | None = None) -> ExitCode:
-    """Print the JSON document or the errors; return the exit code of it all."""
+def finish(
+    options: Options,
+    outcomes: Sequence[Outcome],
+    error: FixopsError | None = None,
+    *,
+    more: Mapping[str, Any] | None = None,
+) -> ExitCode:
+    """Print the JSON document (with `more` in it) or the errors; return the exit code of it all."""
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     code = error.exit_code if error else worst([outcome.exit_code for outcome in outcomes])
     first = error or next((o.error for o in failed if o.exit_code == code), None)
@@ -119,6 +125,7 @@ def finish(options: Options, outcomes: Sequence[Outcome], error: FixopsError | N
             "exit_code": int(code),
             "nodes": [outcome.to_json() for outcome in outcomes],
             "error": error_json(first) if first else None,
+            **(more or {}),
         }
         print_json(_clean_tree(document, clean_text))
     for each in [error] if error else [outcome.error for outcome in failed]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import bundles, cli, deploy, fitting, history, logs, status, steps, trusting, unlock, verify
+from . import bundles, cli, deploy, fitting, history, logs, runbook, status, steps, trusting, unlock, verify
 from . import rollback as rollbacks
 from .bundles import Bundle
 from .cli import Options, Outcome, Plain
@@ -15,6 +15,7 @@ from .errors import ExitCode, RefusedError, UsageError
 from .inventory import Inventory, Node
 from .plan import Plan
 from .render import logs as render_logs
+from .render import runbook as render_runbook
 from .render import show
 from .reporting import Reporter
 from .session import Session
@@ -309,6 +310,22 @@ def logs_of(
         return cli.on_nodes(
             options, nodes, lambda session, _: logs.of_node(session, asked), view, parallel=True
         )
+
+    cli.guarded(options, body)
+
+
+def runbook_of(options: Options, symptom: str | None) -> NoReturn:
+    """The runbook, or one entry of it. It needs no node and no inventory: both only complete its commands."""
+
+    def body() -> ExitCode:
+        text = runbook.aimed(runbook.page(), node=options.node, inventory=options.inventory)
+        entries = runbook.entries(text)
+        chosen = [runbook.find(symptom, entries)] if symptom else entries
+        if not options.json and symptom:
+            render_runbook.show_entry(chosen[0])
+        elif not options.json:
+            render_runbook.show_page(text, chosen)
+        return cli.finish(options, [], more={"entries": [asdict(entry) for entry in chosen]})
 
     cli.guarded(options, body)
 

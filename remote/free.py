@@ -66,6 +66,7 @@ def wait_free(work: Work, *, detail: str, timeout_s: float = FREE_TIMEOUT_S) -> 
             f"{node.name}: memory is still in use after {reply['waited_s']:.0f} s: {'; '.join(held)}{by}",
             hint="nvidia-smi -r resets an idle GPU; a holder in another container must end there",
             node=node.name,
+            data={"reason": "gpu-in-use"},
         )
     if reply["freed"] is None:
         detail = f"unknown: {reply['why']}"

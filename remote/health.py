@@ -145,7 +145,7 @@ def _generated(session: Session, boot: Boot, watched: Watched) -> str:
         f"{node.name}: the server says that it is ready and does not generate: {outcome}",
         hint=f"inv logs --errors --node {node.name}",
         node=node.name,
-        data={"boot_id": boot.boot_id, "stage": watched.state.stage},
+        data={"reason": "no-generation", "boot_id": boot.boot_id, "stage": watched.state.stage},
     )
 
 

@@ -45,7 +45,7 @@ def end(work: Work, processes: Sequence[Process], *, id: str, detail: str) -> Do
             f"{node.name}: could not be ended: {named}",
             hint="one that KILL does not end waits in the kernel (state D): its machine may need a reboot",
             node=node.name,
-            data={"processes": ended},
+            data={"reason": "not-ended", "processes": ended},
         )
     counts = {how: sum(each["ended_by"] == how for each in ended) for how in ("TERM", "KILL", "none")}
     parts = [f"{count} by {how}" for how, count in counts.items() if count and how != "none"]

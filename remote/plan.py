@@ -145,6 +145,7 @@ def code_writes(picture: Picture) -> tuple[Write, ...]:
             f"{node.name}: {fix.problem}",
             hint=f"inv fixes --node {node.name} shows what fits; docs/fixes.md tells how to write a bundle",
             node=node.name,
+            data={"reason": "uncovered"},
         )
     if fix.state == "foreign":
         diff = "\n".join(file.diff for file in fix.files if file.state == "foreign" and file.diff)
@@ -152,7 +153,7 @@ def code_writes(picture: Picture) -> tuple[Write, ...]:
             f"{node.name}: {picture.bundle.name} does not fit: {fix.problem}",
             hint="mend the file, or start from the version's wheel: inv deploy-fix --from-pristine",
             node=node.name,
-            data={"diff": diff},
+            data={"reason": "misfit", "diff": diff},
         )
     return tuple(_write(picture, file) for file in fix.files if file.new_text is not None)
 
@@ -186,6 +187,7 @@ def config_writes(picture: Picture) -> tuple[Write, ...]:
             f"{node.name}: {config.path} cannot be edited: {config.state.problem}",
             hint="mend the file by hand, then run the command again",
             node=node.name,
+            data={"reason": "misfit"},
         )
     if config.state.new_text is None:
         return ()
@@ -243,11 +245,13 @@ def refuse_foreign(picture: Picture) -> None:
         )
     if owned.foreign:
         named = "; ".join(f"pid {f.pid} {f.title} of {f.user} {f.what}" for f in owned.foreign)
+        listens = any(each.what.startswith("listens") for each in owned.foreign)
+        reason = "port-foreign" if listens else "gpu-foreign"
         raise RefusedError(
             f"{node.name}: in the way, and not ours to end: {named}",
             hint="ask its owner to end it, or choose another port or CUDA_VISIBLE_DEVICES in the inventory",
             node=node.name,
-            data={"foreign": [vars(each) for each in owned.foreign]},
+            data={"reason": reason, "foreign": [vars(each) for each in owned.foreign]},
         )
 
 
@@ -262,6 +266,7 @@ def refuse_blind(picture: Picture) -> None:
             f"{node.name}: nvidia-smi cannot be asked about the GPUs: {why}",
             hint="make nvidia-smi work on the node; a server without GPUs has `device: cpu` in its args",
             node=node.name,
+            data={"reason": "gpu-unseen"},
         )
 
 

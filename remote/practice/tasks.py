@@ -20,16 +20,19 @@ Show = Callable[[str, bool, Body], None]
 SSH_KINDS = ("openssh", "asyncssh")
 
 
-def positional_if_given(command: str, name: str, argv: Sequence[str]) -> list[str]:
+def positional_if_given(
+    command: str, name: str, argv: Sequence[str], *, valued: Sequence[str] = ()
+) -> list[str]:
     """For @task(positional=...): an argument that may be given without its flag, or be left out.
 
     Invoke knows only positional arguments that must be there (and that swallow `--help`), so the argument is
-    made one exactly when the command line has a word for it.
+    made one exactly when the command line has a word for it. `valued` are the flags that take a word.
     """
     if command not in argv:
         return []
     after = argv[argv.index(command) + 1 :]
-    return [name] if any(not word.startswith("-") for word in after) else []
+    words = [word for before, word in zip(["", *after], after, strict=False) if before not in valued]
+    return [name] if any(not word.startswith("-") for word in words) else []
 
 
 def collection(show: Show, argv: Sequence[str] = sys.argv) -> Collection:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..checks import Check
+from ..runbook import of_check
 
 _ORDER = ("fail", "unknown", "pass", "skip")
 _WORDS = {"fail": "FAIL", "unknown": "????", "pass": "pass", "skip": "skip"}
@@ -45,6 +46,9 @@ def _print_check(out: Console, check: Check, *, in_full: bool) -> None:
         out.print(Text(f"                and {more} more (--json shows all)", style="quiet"))
     if check.remedy:
         _print_hanging(out, Text("       next     ", style="heading"), Text(check.remedy))
+    symptom = of_check(check.id, check.observed) if check.verdict in ("fail", "unknown") else None
+    if symptom:
+        _print_hanging(out, Text("       runbook  ", style="quiet"), Text(f"inv runbook {symptom}"))
 
 
 def _print_hanging(out: Console, heading: Text, body: Text) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from ..errors import FixopsError
+from ..runbook import of_error
 
 THEME = Theme(
     {
@@ -29,9 +31,9 @@ THEME = Theme(
 
 
 def console(*, to_stderr: bool = False) -> Console:
-    """A console as wide as the terminal (80 columns where there is none); NO_COLOR is respected."""
+    """A console as wide as the terminal, or $COLUMNS, else 100 columns; NO_COLOR is respected."""
     stream = sys.stderr if to_stderr else sys.stdout
-    width = None if stream.isatty() else 100
+    width = None if stream.isatty() or "COLUMNS" in os.environ else 100
     return Console(file=stream, theme=THEME, highlight=False, soft_wrap=False, width=width)
 
 
@@ -50,6 +52,9 @@ def print_error(error: FixopsError) -> None:
         print_diff(out, diff)
     if error.hint:
         out.print(Text.assemble(("next:  ", "heading"), error.hint), soft_wrap=True)
+    symptom = of_error(error)
+    if symptom:
+        out.print(Text.assemble(("runbook: ", "quiet"), f"inv runbook {symptom}"), soft_wrap=True)
 
 
 def print_diff(out: Console, diff: str) -> None:

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..logs import Logs
+from ..runbook import FAILURES
 from ..sglang.boots import Boot
 from .console import console
 
@@ -56,6 +57,8 @@ def _errors(out: Console, boot: Boot | None) -> None:
     failure = boot.failure
     out.print(Text.assemble((failure.code, "fail"), f" at line {failure.line}, while {boot.stage}"))
     out.print(Text(failure.cause), soft_wrap=True)
+    if failure.code in FAILURES:
+        out.print(Text.assemble(("runbook: ", "quiet"), f"inv runbook {FAILURES[failure.code]}"))
 
 
 def _args(out: Console, boot: Boot | None) -> None:
