@@ -10,7 +10,7 @@ from typing import Any, Literal
 from .baselines import Baseline, Past
 from .guards import cached_share
 from .measured import Phase, Request
-from .stats import UNKNOWN, Figure, interval
+from .stats import UNKNOWN, Figure, median_of
 from .summary import Summary
 
 Name = Literal["accept_len", "output_tok_s"]
@@ -75,7 +75,7 @@ def compare(
 def _ratio(name: Name, now: Phase, figure: Figure, past: Baseline, base: Figure) -> Ratio:
     quotients = paired(name, now.requests, past.runs)
     if len(quotients) >= LEAST_PAIRS:
-        return Ratio(interval(quotients, median), len(quotients))
+        return Ratio(median_of(quotients), len(quotients))
     return Ratio(unpaired(figure, base), 0)
 
 
