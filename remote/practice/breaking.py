@@ -6,13 +6,14 @@ import difflib
 import time
 
 from remote.errors import FixopsError, RefusedError, UsageError
-from remote.practice import record
+from remote.practice import processes, record
 from remote.practice.fault import Fault
 from remote.practice.faults import FAULTS
 from remote.practice.file_steps import Breaking
 from remote.practice.healing import heal_one
-from remote.practice.journal import close
+from remote.practice.journal import close, save_server
 from remote.practice.layout import Layout
+from remote.practice.process_steps import running
 from remote.practice.record import Record
 
 
@@ -41,6 +42,8 @@ def break_node(layout: Layout, name: str) -> Fault:
     folder.mkdir(parents=True)
     folder.joinpath("since").write_text(str(time.time_ns()), encoding="utf-8")
     at = Breaking(layout, there, folder)
+    if processes.listener(there.server_port) is not None:
+        save_server(folder, running(there.server_port))
     try:
         for step in fault.steps:
             step(at)

@@ -7,8 +7,9 @@ import json
 import os
 import shutil
 import signal
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from remote.errors import RefusedError, UsageError
 from remote.node import procfs
@@ -113,30 +114,43 @@ def _server_back(layout: Layout, there: Record, was: Running) -> int | None:
 
 
 def _start_again(layout: Layout, was: Running) -> int:
-    started = server.start(layout, replace(was.how, env=server.quick(layout, was.how.env)))
+    """Start the server as it was, in the place of the one that the toolkit started last, if it started any.
+
+    It writes to that boot's log and that boot's record names it: what somebody restarted on broken files, and
+    what then died, is healed too.
+    """
+    boots = _boots(layout)
+    placed = any(boot["log"] == was.how.log for boot in boots.values())
+    last = max(boots, key=lambda path: boots[path]["begun"]) if placed else None
+    log = boots[last]["log"] if last else was.how.log
+    started = server.start(layout, replace(was.how, env=server.quick(layout, was.how.env), log=log))
     server.wait_ready(started, timeout_s=WAIT_S)
     for folder in layout.faults.glob("*"):
         if _began(folder, was.process):
             journal.save_started(folder, started.process)
-    _adopt(layout, was.process, started.process)
+    if last:
+        now = started.process
+        start_time = procfs.start_time(now.starttime_ticks)
+        text = json.dumps({**boots[last], **asdict(now), "start_time": start_time})
+        beside = last.with_name(f".{last.name}.{os.getpid()}")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(last)
     return started.process.pid
+
+
+def _boots(layout: Layout) -> dict[Path, dict[str, Any]]:
+    """The toolkit's records of the servers that it started on the node (remote/node/server.py)."""
+    found = {}
+    for path in layout.state_dir.glob("boots/*/boot.json"):
+        with contextlib.suppress(OSError, ValueError):
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            if {"log", "begun", "pid", "starttime_ticks"} <= set(stored):
+                found[path] = stored
+    return found
 
 
 def _began(folder: Path, process: Known) -> bool:
     return any(entry.started == process for entry in journal.entries(folder))
-
-
-def _adopt(layout: Layout, was: Known, now: Known) -> None:
-    """Let the toolkit's record of this boot name the process that took the place of the one it started."""
-    for path in layout.state_dir.glob("boots/*/boot.json"):
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            if (stored["pid"], stored["starttime_ticks"]) == (was.pid, was.starttime_ticks):
-                stored.update(pid=now.pid, starttime_ticks=now.starttime_ticks)
-                stored["start_time"] = procfs.start_time(now.starttime_ticks)
-                beside = path.with_name(f".{path.name}.{os.getpid()}")
-                beside.write_text(json.dumps(stored), encoding="utf-8")
-                beside.replace(path)
 
 
 def _since(folder: Path) -> int:

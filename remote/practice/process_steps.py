@@ -56,7 +56,6 @@ def signalled(number: signal.Signals, *, rank: int | None = None) -> Step:
     def step(at: Breaking) -> None:
         now = running(at.record.server_port)
         victim = now.process if rank is None else ranks(now.process.pid)[rank]
-        journal.save_server(at.folder, now)
         processes.send(victim, number)
         if number in {signal.SIGKILL, signal.SIGTERM}:
             _wait(lambda: not processes.alive(victim), f"pid {victim.pid} did not end")
@@ -76,7 +75,6 @@ def restarted(
 
     def step(at: Breaking) -> None:
         now = running(at.record.server_port)
-        journal.save_server(at.folder, now)
         processes.end(session(at.layout, now.process.pid))
         env = server.quick(at.layout, now.how.env)
         if faults:
@@ -95,7 +93,6 @@ def restarted(
 def left_behind(at: Breaking) -> None:
     """The launcher dies, its ranks live on with their memory, re-parented to init."""
     now = running(at.record.server_port)
-    journal.save_server(at.folder, now)
     processes.end(session(at.layout, now.process.pid))
     env = server.quick(at.layout, now.how.env)
     spec = replace(now.how, argv=[*now.how.argv, "--simulate-orphans"], env=env)
@@ -140,7 +137,6 @@ def beside(at: Breaking) -> None:
 def port_taken(at: Breaking) -> None:
     """Something that is not SGLang listens where the server did."""
     now = running(at.record.server_port)
-    journal.save_server(at.folder, now)
     processes.end(session(at.layout, now.process.pid))
     words = ["-m", "http.server", "--bind", "127.0.0.1", str(at.record.server_port)]
     stranger(lambda layout: [str(layout.python), *words])(at)
