@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -11,6 +12,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,12 +98,24 @@ def environment(**changes: str) -> dict[str, str]:
     return {**kept, **changes}
 
 
-def begin(*words: str, **more: Any) -> subprocess.Popen[str]:
-    """`inv WORDS...`, not yet ended. It is the caller's to end."""
+@contextlib.contextmanager
+def begun(*words: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
+    """`inv WORDS...` while it runs; killed at the end if it still does."""
     more.setdefault("stdin", subprocess.DEVNULL)
-    return subprocess.Popen(
-        [str(INV), *words], cwd=PROJECT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more
-    )
+    more.setdefault("stdout", subprocess.PIPE)
+    with subprocess.Popen(
+        [str(INV), *words], cwd=PROJECT, text=True, stderr=subprocess.PIPE, **more
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def run(*words: str, env: Mapping[str, str]) -> Ran:
+    """`inv WORDS...` to its end."""
+    with begun(*words, env=env) as process:
+        return finish(process)
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> Ran:
@@ -125,11 +139,11 @@ class Practice:
     root: Path
     env: Mapping[str, str]
 
-    def begin(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
-        return begin(*words, env={**self.env, **(env or {})}, **more)
+    def begun(self, *words: str, **more: Any) -> AbstractContextManager[subprocess.Popen[str]]:
+        return begun(*words, env=self.env, **more)
 
     def inv(self, *words: str, env: Mapping[str, str] | None = None) -> Ran:
-        return finish(self.begin(*words, env=env))
+        return run(*words, env={**self.env, **(env or {})})
 
     def deploy(self, *words: str) -> Ran:
         """A deploy that must be a success."""
@@ -186,6 +200,14 @@ class Practice:
         change(content)
         path.write_text(yaml.safe_dump(content, sort_keys=False))
         return str(path)
+
+    def through(self, port: int, folder: Path) -> str:
+        """An inventory in which the node is reached by another port, its host key known there."""
+        known = folder / f"known_hosts.{port}"
+        kind, key, *_ = (self.root / "ssh" / "host_key.pub").read_text().split()
+        known.write_text(f"[127.0.0.1]:{port} {kind} {key}\n")
+        where = {"port": port, "known_hosts": str(known)}
+        return self.inventory(folder / f"{port}.yaml", lambda each: each["nodes"]["practice"].update(where))
 
     def server_pid(self) -> int:
         """The process that listens on the server's port."""

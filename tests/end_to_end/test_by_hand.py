@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.end_to_end import shapes
-from tests.end_to_end.kit import Practice, Ran, begin, environment, finish, standing
+from tests.end_to_end.kit import Practice, Ran, environment, run, standing
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Engineer:
     def inv(self, *words: str, **env: str) -> Ran:
         nowhere = {"HOME": str(self.home), "FIXOPS_PRACTICE_DIR": str(self.home / "no-practice")}
         given: Mapping[str, str] = {**environment(**nowhere), "FIXOPS_INVENTORY": str(self.inventory), **env}
-        return finish(begin(*words, env={k: v for k, v in given.items() if k != "SSH_AUTH_SOCK"}))
+        return run(*words, env={key: value for key, value in given.items() if key != "SSH_AUTH_SOCK"})
 
 
 @pytest.fixture(scope="module", params=["openssh", "asyncssh"])
@@ -57,9 +57,12 @@ def engineer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         yield Engineer(home, node)
 
 
+def keygen(*words: str | Path) -> str:
+    return subprocess.run(["ssh-keygen", *words], capture_output=True, text=True, check=True).stdout
+
+
 def fingerprint(key: Path) -> str:
-    done = subprocess.run(["ssh-keygen", "-lf", str(key)], capture_output=True, text=True, check=True)
-    return done.stdout.split()[1]
+    return keygen("-lf", key).split()[1]
 
 
 def test_everything_works_the_same(engineer: Engineer) -> None:
@@ -70,7 +73,13 @@ def test_everything_works_the_same(engineer: Engineer) -> None:
     assert shown in only_shown.out
     assert not engineer.known_hosts.exists()
     engineer.inv("trust", "--yes").is_(0)
-    looked_up = ["ssh-keygen", "-F", f"[127.0.0.1]:{engineer.node.ssh_port}", "-f", engineer.known_hosts]
+    looked_up: list[str | Path] = [
+        "ssh-keygen",
+        "-F",
+        f"[127.0.0.1]:{engineer.node.ssh_port}",
+        "-f",
+        engineer.known_hosts,
+    ]
     assert subprocess.run(looked_up, capture_output=True, check=False).returncode == 0
     assert engineer.inv("trust", "--json").is_(0).entry["keys"][-1]["status"] == "known"
 
@@ -101,7 +110,7 @@ def test_a_host_key_that_changed_is_never_accepted(engineer: Engineer) -> None:
     engineer.write()
     other = engineer.home / "other_key"
     if not other.exists():
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
+        keygen("-q", "-t", "ed25519", "-N", "", "-f", other)
     known = engineer.home / "wrong_known_hosts"
     public = " ".join(other.with_suffix(".pub").read_text().split()[:2])
     known.write_text(f"[127.0.0.1]:{engineer.node.ssh_port} {public}\n")
@@ -144,7 +153,7 @@ class TestUnusable:
 
     def test_key_not_accepted(self, engineer: Engineer) -> None:
         path = engineer.home / "unknown_key"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+        keygen("-q", "-t", "ed25519", "-N", "", "-f", path)
         self.refused(engineer, str(path), engineer.node.record["user"], identity_file=str(path))
 
     def test_nobody_listens(self, engineer: Engineer) -> None:

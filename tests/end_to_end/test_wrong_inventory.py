@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.kit import begin, environment, finish
+from tests.end_to_end.kit import environment, run
 
 CORRECT = """\
 defaults: {node: gpu7, fix: eagle3-embedding-capture}
@@ -46,7 +46,7 @@ def test_what_is_wrong_in_an_inventory_is_named_with_its_line(
     path = tmp_path / "inventory.yaml"
     assert find in CORRECT
     path.write_text(CORRECT.replace(find, put))
-    ran = finish(begin("verify", "--json", "--inventory", str(path), env=environment()))
+    ran = run("verify", "--json", "--inventory", str(path), env=environment())
     line = [f"{path}:{says[0]}:"] if says[0].isdigit() else [str(path)]
     ran.refuses(2, *line, *(word for word in says if not word.isdigit()))
     assert ran.document["nodes"] == []
@@ -65,4 +65,4 @@ def test_a_name_that_is_nowhere(tmp_path: Path, words: list[str], says: list[str
     path = tmp_path / "inventory.yaml"
     path.write_text(CORRECT)
     env = environment(FIXOPS_INVENTORY=str(path))
-    finish(begin("deploy-fix", "--yes", "--json", *words, env=env)).refuses(2, *says)
+    run("deploy-fix", "--yes", "--json", *words, env=env).refuses(2, *says)
