@@ -34,23 +34,38 @@ def two_installs(cause: Cause, picture: Picture) -> Hypothesis:
         seen = Evidence("/server_info", f"version {serving}, installed is {picture.version}")
         says = f"the server that answers is SGLang {serving}, the installed files are {picture.version}"
         return cause.holds(says, seen, *found.evidence, remedy=command(picture, "restart"))
-    package = picture.section("package")
-    others = [copy for copy in package.get("copies", []) if copy["root"] != picture.root]
-    if others and _unseen(picture):
-        says = f"{len(others)} other copies, and it cannot be read which one the server's process imports"
+    patched = _patched_elsewhere(picture)
+    if patched is not None:
+        seen = Evidence(patched, "patched by the last deploy")
+        says = f"the last deploy patched {patched}, and {picture.root} is what is imported now"
+        return cause.holds(says, seen, *found.evidence, remedy=deploy(picture))
+    others = [copy for copy in picture.section("package").get("copies", []) if copy["root"] != picture.root]
+    program = _program(picture)
+    if others and program is not None and not program.startswith("/"):
+        says = f"{len(others)} other copies, and it cannot be read which interpreter `{program}` is"
         return cause.unknown(says, *found.evidence, remedy=command(picture, "restart"))
     return found
 
 
-def _unseen(picture: Picture) -> bool:
-    """The running server's interpreter or environment cannot be read."""
+def _patched_elsewhere(picture: Picture) -> str | None:
+    """A file of the last deploy's code, where none of it is in the SGLang that is imported."""
+    if picture.fix is None or picture.fix.state in ("ours", "native"):
+        return None
+    for manifest in reversed((picture.facts.get("state") or {}).get("deploys") or []):
+        code = [str(file["named"]) for file in manifest.get("files") or [] if file["named"].endswith(".py")]
+        if code and not manifest.get("restored"):
+            return None if any(path.startswith(f"{picture.root}/") for path in code) else code[0]
+    return None
+
+
+def _program(picture: Picture) -> str | None:
+    """What the running server was started with; None where none runs."""
     server = picture.ownership.server if picture.ownership else None
     if server is None or server.launcher is None:
-        return running(picture) is None
+        return None
     processes: list[dict[str, Any]] = picture.section("procs")["processes"]
     raw = next(each for each in processes if each["pid"] == server.launcher.pid)
-    program = (raw.get("argv") or [""])[0]
-    return raw.get("env") is None or not program.startswith("/")
+    return str((raw.get("argv") or [""])[0])
 
 
 def stale_bytecode(cause: Cause, picture: Picture) -> Hypothesis:

@@ -9,6 +9,7 @@ from .. import wiring
 from ..checks import Evidence
 from ..observe import wiring_of
 from ..picture import Picture
+from ..proofs import prove
 from ..wiring import ModeResult
 from .base import Arguments, Cause, Hypothesis, arguments, command, deploy, in_inventory
 from .mending import mending_command
@@ -48,6 +49,9 @@ def _no_wiring(cause: Cause, picture: Picture) -> Hypothesis:
 
 def source(cause: Cause, picture: Picture) -> Hypothesis:
     """With the ids that the bundle sets, does the imported source capture the contract in prefill?"""
+    broken = _broken(cause, picture)
+    if broken is not None:
+        return broken
     contract = picture.contract
     if picture.meant is None or contract is None:
         return _no_wiring(cause, picture)
@@ -56,12 +60,30 @@ def source(cause: Cause, picture: Picture) -> Hypothesis:
     seen = [_seen(result), Evidence(picture.bundle.name, f"state of the fix: {state}")]
     match wiring.compare(result, contract):
         case "match":
-            return cause.refuted(f"it can give {listed(contract)} (fix: {state})", *seen)
+            return cause.refuted(f"the fix is {state}, and can give {listed(contract)}", *seen)
         case "unknown":
             return cause.unknown(outcome(result), *seen, remedy=command(picture, "fixes"))
         case _:
-            says = f"with the fix's ids prefill {_gives(result)} (fix: {state})"
+            says = f"the fix is {state}; with its ids prefill {_gives(result)}"
             return cause.holds(says, *seen, remedy=mending_command(picture))
+
+
+def _broken(cause: Cause, picture: Picture) -> Hypothesis | None:
+    """A file of the fix is gone or does not compile: whatever it would give, no server starts with it."""
+    remedy = command(picture, "deploy-fix", "--fix", picture.bundle.name, "--from-pristine")
+    (check,) = prove(picture, ["source.compiles"])
+    if check.verdict == "fail":
+        return cause.holds(check.observed, *check.evidence, remedy=remedy)
+    gone = [
+        file.path
+        for file in (picture.fix.files if picture.fix else ())
+        if not picture.sources.get(file.path)  # absent, or empty
+    ]
+    if gone:
+        return cause.holds(
+            f"{gone[0]} is empty or not there", *(Evidence(path, "nothing") for path in gone), remedy=remedy
+        )
+    return None
 
 
 def _gives(result: ModeResult) -> str:
@@ -122,11 +144,12 @@ def _misfit(cause: Cause, picture: Picture, path: str, problem: str | None, *see
 def graph(cause: Cause, picture: Picture) -> Hypothesis:
     """Decode replays CUDA graphs that were captured with other layers than the configured (to 0.5.10)."""
     contract = picture.contract
+    found = arguments(picture)
+    if _applies("graph", found) is False:
+        return cause.refuted("CUDA graphs are off", Evidence(found.source, "no graphs in decode"))
     if picture.wiring is None or contract is None:
         return _no_wiring(cause, picture)
-    result, eager, found = picture.wiring.graph, picture.wiring.eager, arguments(picture)
-    if _applies("graph", found) is False:
-        return cause.refuted("CUDA graphs are off", Evidence(found.source, "disable_cuda_graph"))
+    result, eager = picture.wiring.graph, picture.wiring.eager
     verdict = wiring.compare(result, contract)
     if verdict == "unknown":
         return cause.unknown(outcome(result), _seen(result), remedy=command(picture, "verify"))
@@ -150,11 +173,12 @@ def _applies(mode: str, found: Arguments) -> bool | None:
 def overlap(cause: Cause, picture: Picture) -> Hypothesis:
     """From layer first_k_dense_replace on, two-batch overlap captures nothing (models/deepseek_v2.py)."""
     contract = picture.contract
-    if picture.wiring is None or contract is None:
-        return _no_wiring(cause, picture)
-    result, found = picture.wiring.overlap, arguments(picture)
+    found = arguments(picture)
     if _applies("overlap", found) is False:
         return cause.refuted("it is off", Evidence(found.source, "enable_two_batch_overlap = False"))
+    if picture.wiring is None or contract is None:
+        return _no_wiring(cause, picture)
+    result = picture.wiring.overlap
     verdict = wiring.compare(result, contract)
     if verdict == "match":
         return cause.refuted(f"it captures {outcome(result)}", _seen(result))
