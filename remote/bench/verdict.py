@@ -168,7 +168,7 @@ def _ratio(
     if ratio.high < missed:
         return claim("missed", "SLOWER" if name == SPEED and ratio.high < 1 else "no gain")
     if ratio.low >= reached:
-        return claim("reached", "a gain" if ratio.low > 1 else "kept")
+        return claim("reached", "a gain" if ratio.low >= GAIN else "kept")
     return claim("unclear", "the interval holds both; more --requests would tell")
 
 
