@@ -169,7 +169,7 @@ def iterate(run: Run, value: object) -> Iterator[object]:
 
         for index in value.indices:
             run.step()
-            yield Layer(index)
+            yield Layer(index, value.cls)
         return
     for item in value:
         run.step()

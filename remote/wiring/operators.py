@@ -202,11 +202,11 @@ FACTORY = ("default factory",)
 
 def _layers(run: Run, layers: Layers, index: object) -> object:
     if isinstance(index, slice):
-        return Layers(layers.indices[index])
+        return Layers(layers.indices[index], layers.cls)
     if not isinstance(index, int):
         return Stub(f"layers[{show(index)}]")
     try:
-        return Layer(layers.indices[index])
+        return Layer(layers.indices[index], layers.cls)
     except IndexError:
         raise SourceError("IndexError", f"layer index {index} out of range, at {run.where}") from None
 

@@ -39,7 +39,6 @@ Arguments = tuple[list[object], dict[str, object]]
 NOT_BUILT = re.compile(r"Vi[Tt]|Vision|Projector")
 HOOK = "set_eagle3_layers_to_capture"
 GRAPH_RUNNERS = frozenset(("CudaGraphRunner", "DecodeCudaGraphRunner"))
-LAYER_CLASSES = ("DeepseekV2DecoderLayer",)
 # Calls that give back their state: rows are gathered, reduced or copied, the state is the same.
 _PASS_THROUGH = words(
     "tensor_model_parallel_all_gather tensor_model_parallel_all_reduce all_gather "
@@ -125,7 +124,9 @@ def pass_through(name: str, args: list[object], keywords: dict[str, object]) -> 
 def layer_outputs(run: Run, layer: Layer, args: list[object], keywords: dict[str, object]) -> object:
     """Call of a decoder layer: its source runs when it is given something to capture into."""
     run.layer = layer.index
-    cls = _layer_class(run)
+    cls = layer.cls
+    if cls is None:
+        raise Unfollowed(f"the class of layer {layer.index} cannot be told, at {run.where}")
     forward = next(
         (node for node in cls.node.body if isinstance(node, ast.FunctionDef) and node.name == "forward"), None
     )
@@ -177,16 +178,17 @@ def _layer_output(layer: Layer, name: str) -> object:
     return Stub(f"layer.{name}") if label is None else Tensor(f"{label}:{layer.index + 1}", shared=True)
 
 
-def _layer_class(run: Run) -> Class:
-    for path in run.modules.paths():
-        module = run.modules.get(path)
-        for name in LAYER_CLASSES:
-            found = (
-                module.lookup(run, name) if module is not None and name in module.parsed.bindings else None
-            )
-            if isinstance(found, Class):
-                return found
-    raise Unfollowed("the decoder layer's class was not found")
+def _layer_class(run: Run, make: object) -> Class | None:
+    """The class that the function given to make_layers constructs: `lambda idx, prefix: Class(...)`."""
+    body = make.node.body if isinstance(make, Function) else None
+    if (
+        not isinstance(make, Function)
+        or not isinstance(body, ast.Call)
+        or not isinstance(body.func, ast.Name)
+    ):
+        return None
+    found = make.module.lookup(run, body.func.id)
+    return found if isinstance(found, Class) else None
 
 
 def layer_input(index: int) -> Tensor:
@@ -272,7 +274,7 @@ def _make_layers(run: Run, args: list[object], keywords: dict[str, object]) -> o
     count = args[0] if args else keywords.get("num_hidden_layers")
     if not isinstance(count, int) or count > 2000:
         raise Unfollowed(f"the number of layers is {show(count)}, at {run.where}")
-    return Layers(range(count)), 0, count
+    return Layers(range(count), _layer_class(run, args[1] if len(args) > 1 else None)), 0, count
 
 
 def _logits(run: Run, args: list[object], keywords: dict[str, object]) -> object:

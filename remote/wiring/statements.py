@@ -124,8 +124,7 @@ def _annotated(run: Run, frame: Frame, node: ast.AnnAssign) -> None:
 
 
 def _augmented(run: Run, frame: Frame, node: ast.AugAssign) -> None:
-    load = ast.parse(ast.unparse(node.target), mode="eval").body
-    before = evaluate(run, frame, load)
+    before = evaluate(run, frame, node.target)
     added = evaluate(run, frame, node.value)
     if isinstance(before, list) and isinstance(node.op, ast.Add):
         before.extend(iterate(run, added))

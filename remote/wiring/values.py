@@ -77,9 +77,10 @@ class View:
 
 @dataclass(eq=False)
 class Layers:
-    """The target's decoder layers, or a slice of them, by index."""
+    """The target's decoder layers, or a slice of them, by index, and their class."""
 
     indices: range
+    cls: Class | None
 
 
 @dataclass(eq=False)
@@ -87,6 +88,7 @@ class Layer:
     """One decoder layer."""
 
     index: int
+    cls: Class | None
 
 
 @dataclass(eq=False)

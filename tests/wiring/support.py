@@ -6,6 +6,11 @@ from functools import lru_cache
 
 from remote import wiring
 from remote.fixes import evaluate, find_bundle, targets
+from remote.wiring import scenario  # noqa: F401  (registers the interpreter's handlers)
+from remote.wiring.calls import call
+from remote.wiring.machine import Run
+from remote.wiring.modules import Modules
+from remote.wiring.values import Function, SourceError, Unfollowed
 from tests.wheels import wheel_source
 
 V3 = "DeepseekV3ForCausalLM"
@@ -88,3 +93,18 @@ def told(result: wiring.ModeResult) -> str:
     if result.unknown is not None:
         return f"unknown: {result.unknown}"
     return ", ".join(result.layers or ())
+
+
+def run_here(source: str, name: str, *args: object) -> object:
+    """The result of a function of the source, by the interpreter; kind and text of what it raises."""
+    run = Run(Modules({"m.py": source}))
+    module = run.modules.get("m.py")
+    assert module is not None
+    function = module.lookup(run, name)
+    assert isinstance(function, Function)
+    try:
+        return call(run, function, list(args), {})
+    except SourceError as error:
+        return f"{error.kind}: {error.message}"
+    except Unfollowed as error:
+        return f"unfollowed: {error}"

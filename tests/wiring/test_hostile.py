@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from remote import wiring
 from remote.wiring import modules
-from tests.wiring.support import CONTRACT, IDS, MODEL, compute, edited, patched, pristine, told
+from remote.wiring.values import Stub
+from tests.wiring.support import CONTRACT, IDS, MODEL, compute, edited, patched, pristine, run_here
 
 HOOK = "        if not self.pp_group.is_last_rank:\n            return\n\n        if layer_ids is None:\n"
 
@@ -24,7 +25,7 @@ ENDLESS = {
     "while True": "while True:\n    pass",
     "while with a counter": "n = 0\nwhile n >= 0:\n    n += 1",
     "a list that grows while it is read": "items = [1]\nfor item in items:\n    items.append(item)",
-    "recursion": "self.set_eagle3_layers_to_capture(layer_ids)",
+    "recursion": "f(self, layer_ids)",
     "recursion by a lambda": "again = lambda f: f(f)\nagain(again)",
     "nested loops": "for a in range(9999):\n    for b in range(9999):\n        a + b",
     "a long comprehension": "[a + b + c for a in range(9999) for b in range(9999) for c in range(9999)]",
@@ -39,6 +40,7 @@ ENDLESS = {
     "a wide format": "x = '%999999999d' % 1",
     "a replacement": "x = ('x' * 9999).replace('x', 'y' * 9999)",
     "a join": "x = ('x' * 9999).join(['y' * 9999] * 9999)",
+    "recursion in the function": "return f(self, [*layer_ids, 1])",
     "nested tuples, hashed": "x = 1\nfor i in range(60):\n    x = (x, x)\n{x: 1}",
     "nested lists, compared": (
         "x = y = 1\nfor i in range(60):\n    x, y = [x, x], [y, y]\nif x == y:\n    pass"
@@ -51,8 +53,16 @@ ENDLESS = {
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_work_and_memory_are_bounded(name: str) -> None:
-    found = _in_the_hook(ENDLESS[name])
-    assert found.eager.unknown is not None or found.eager.error is not None, told(found.eager)
+    code = "".join(f"    {line}\n" for line in ENDLESS[name].splitlines())
+    result = run_here(f"def f(self, layer_ids):\n{code}    return 'done'\n", "f", Stub("self"), [1])
+    assert isinstance(result, str)
+    assert result.startswith(("unfollowed: ", "ValueError: [[")), result
+
+
+def test_an_endless_hook_is_an_unknown_wiring() -> None:
+    found = _in_the_hook(ENDLESS["while True"])
+    assert found.eager.unknown is not None
+    assert "steps" in found.eager.unknown
 
 
 ATTEMPTS = [
@@ -77,7 +87,9 @@ ATTEMPTS = [
 @pytest.mark.parametrize("code", ATTEMPTS)
 def test_nothing_of_this_machine_is_reached(code: str, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    _in_the_hook(code.replace("PATH", repr(str(mark))))
+    lines = "".join(f"    {line}\n" for line in code.replace("PATH", repr(str(mark))).splitlines())
+    source = f"class A:\n    def __init__(self):\n        pass\n\n\ndef f(n):\n    self = A()\n{lines}"
+    run_here(source, "f", 1)
     assert not mark.exists()
 
 

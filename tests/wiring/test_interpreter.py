@@ -11,12 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remote.wiring import scenario  # noqa: F401  (registers the handlers)
-from remote.wiring.calls import call
-from remote.wiring.machine import Run
-from remote.wiring.modules import Modules
-from remote.wiring.values import Function, SourceError
 from tests.wiring import programs
+from tests.wiring.support import run_here
 
 NAMES = [
     name
@@ -24,19 +20,6 @@ NAMES = [
     if inspect.isfunction(value) and list(inspect.signature(value).parameters) == ["n"]
 ]
 SOURCE = Path(programs.__file__).read_text(encoding="utf-8")
-
-
-def run_here(source: str, name: str, *args: object) -> object:
-    """The result of a function of the source, by the interpreter; of a raised exception kind and text."""
-    run = Run(Modules({"m.py": source}))
-    module = run.modules.get("m.py")
-    assert module is not None
-    function = module.lookup(run, name)
-    assert isinstance(function, Function)
-    try:
-        return call(run, function, list(args), {})
-    except SourceError as error:
-        return f"{error.kind}: {error.message}"
 
 
 def run_there(function: Any, *args: object) -> object:
