@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -11,6 +12,7 @@ import signal
 import stat
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -103,13 +105,22 @@ def begun(*words: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
     """`inv WORDS...` while it runs; killed at the end if it still does."""
     more.setdefault("stdin", subprocess.DEVNULL)
     more.setdefault("stdout", subprocess.PIPE)
-    with subprocess.Popen(
-        [str(INV), *words], cwd=PROJECT, text=True, stderr=subprocess.PIPE, **more
-    ) as process:
+    more.setdefault("stderr", subprocess.PIPE)
+    with subprocess.Popen([str(INV), *words], cwd=PROJECT, text=True, **more) as process:
         try:
             yield process
         finally:
             process.kill()
+
+
+def at_terminal(terminal: int) -> dict[str, Any]:
+    """For `begun`: a session of its own, with this as its terminal, from which signals come."""
+
+    def own_it() -> None:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    ends = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
+    return {**ends, "start_new_session": True, "preexec_fn": own_it}
 
 
 def run(*words: str, env: Mapping[str, str]) -> Ran:

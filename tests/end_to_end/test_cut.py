@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.kit import DEEPSEEK, Practice, alive, finish, tree
+from tests.end_to_end.kit import DEEPSEEK, Practice, alive, at_terminal, finish, tree
 from tests.links import link
 from tests.support import wait_until
 
@@ -73,21 +73,12 @@ def test_client_killed_right_after_start(slow: Practice) -> None:
 def test_terminal_closed_right_after_start(slow: Practice) -> None:
     before = boots(slow)
     master, terminal = pty.openpty()
-    both = {"stdin": terminal, "stdout": terminal}
-    with slow.begun("restart", "--yes", **both, start_new_session=True, preexec_fn=own_terminal) as process:
+    with slow.begun("restart", "--yes", **at_terminal(terminal)) as process:
         os.close(terminal)
         pid = just_started(slow, before, process)
         os.close(master)
         assert process.wait(60) == -signal.SIGHUP
     lives_on(slow, pid)
-
-
-def own_terminal() -> None:
-    """In the child: what is its standard input becomes its controlling terminal."""
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def test_connection_cut_right_after_start(slow: Practice, tmp_path: Path) -> None:

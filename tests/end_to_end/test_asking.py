@@ -1,0 +1,62 @@
+"""Nothing is changed without a yes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+
+import pytest
+
+from tests.end_to_end.kit import Practice, Ran, at_terminal
+from tests.support import wait_until
+
+CHANGING = (
+    *("deploy-fix", "rollback", "push-fix", "purge-pycache", "kill-stale", "free-gpus"),
+    *("start", "stop", "restart"),
+)
+
+
+@pytest.mark.parametrize("command", CHANGING)
+def test_without_a_terminal_nobody_can_be_asked(incident: Practice, command: str) -> None:
+    incident.inv(command, "--json").refuses(2, "terminal", "--yes", "--dry-run")
+
+
+@pytest.mark.parametrize("command", ["deploy-fix", "verify", "stop", "status"])
+def test_invokes_own_dry_run_is_refused(incident: Practice, command: str) -> None:
+    words = ["--yes"] if command in CHANGING else []
+    incident.inv("--dry", command, *words, "--json").refuses(2, "--dry", "--dry-run")
+
+
+def answered(practice: Practice, answer: str, *words: str) -> Ran:
+    """A command at a terminal, whose question is answered."""
+    master, terminal = pty.openpty()
+    shown = b""
+
+    def asked() -> bool:
+        nonlocal shown
+        with contextlib.suppress(OSError):
+            shown += os.read(master, 65536)
+        return b"[y/N]" in shown or process.poll() is not None
+
+    with practice.begun(*words, **at_terminal(terminal)) as process:
+        os.close(terminal)
+        wait_until(asked, 60, what="the question")
+        os.write(master, answer.encode())
+        wait_until(lambda: asked() and process.poll() is not None, 60, what="the command's end")
+        os.close(master)
+    return Ran(words, process.returncode, shown.decode(), "")
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "what?\n", "\x04"])
+def test_all_but_yes_is_a_no(incident: Practice, answer: str) -> None:
+    ran = answered(incident, answer, "deploy-fix").is_(5)
+    assert "nothing was changed" in ran.out
+    assert "capture_embedding_for_eagle3" in ran.out
+    assert "Traceback" not in ran.out
+
+
+def test_ctrl_c_at_the_question(incident: Practice) -> None:
+    ran = answered(incident, "\x03", "stop")
+    assert "Traceback" not in ran.out
+    assert ran.code == 130

@@ -1,0 +1,52 @@
+"""Several nodes at once: one entry each, and the exit code of the worst."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end import shapes
+from tests.end_to_end.kit import Practice
+from tests.support import free_port
+
+
+@pytest.fixture
+def fleet(incident: Practice, tmp_path: Path) -> str:
+    """The node under two names, a node that is not there, and groups of them."""
+
+    def change(content: dict[str, Any]) -> None:
+        entry = content["nodes"].pop("practice")
+        content["nodes"] = {name: copy.deepcopy(entry) for name in ("left", "right", "dead")}
+        content["nodes"]["dead"]["port"] = free_port()
+        content["groups"] = {"twins": ["left", "right"], "all": ["dead", "left", "right"]}
+        content["defaults"]["node"] = "twins"
+
+    return incident.inventory(tmp_path / "fleet.yaml", change)
+
+
+def test_two_nodes_have_an_entry_each(incident: Practice, fleet: str) -> None:
+    ran = incident.inv("verify", "--json", "--inventory", fleet).is_(7)
+    assert shapes.hold(ran, "verify") == ["left", "right"]
+    first, second = ran.document["nodes"]
+    told = [{check["id"]: check["verdict"] for check in entry["checks"]} for entry in (first, second)]
+    assert told[0] == told[1]
+    assert ran.document["error"] is None
+
+
+def test_a_node_that_cannot_be_reached_is_the_worst(incident: Practice, fleet: str) -> None:
+    ran = incident.inv("verify", "--json", "--node", "all", "--inventory", fleet).refuses(3, "dead")
+    assert [entry["node"] for entry in ran.document["nodes"]] == ["dead", "left", "right"]
+    dead, *others = ran.document["nodes"]
+    assert dead["error"]["code"] == ran.document["error"]["code"] == "connect"
+    assert [len(entry["checks"]) for entry in others] == [len(others[0]["checks"])] * 2
+    shown = incident.inv("verify", "--node", "all", "--inventory", fleet).refuses(3, "dead")
+    assert shown.out.count("source.state") == 2
+
+
+def test_a_change_stops_at_the_first_node_that_fails(incident: Practice, fleet: str) -> None:
+    words = ("--yes", "--json", "--node", "all", "--inventory", fleet)
+    ran = incident.inv("deploy-fix", *words).refuses(3, "dead")
+    assert [entry["node"] for entry in ran.document["nodes"]] == ["dead"]
