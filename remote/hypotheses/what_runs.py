@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..checks import Evidence
@@ -88,4 +89,5 @@ def not_serving(cause: Cause, picture: Picture) -> Hypothesis:
         seen = Evidence(f"{picture.node.server.log}:{failure.line}", failure.cause)
         says = f"no server of ours runs; the last one ended with {failure.code}: {failure.cause}"
         return cause.holds(says, seen, remedy=command(picture, "logs", "--errors"))
-    return cause.as_check(picture, "health.generate")
+    found = cause.as_check(picture, "health.generate")
+    return replace(found, says=f"a generation brought {found.says}")
