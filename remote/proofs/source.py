@@ -94,7 +94,8 @@ def state(picture: Picture) -> Check:
             id, expected, picture.problem or "no SGLang was found", remedy=_remedy(picture, "inv fixes")
         )
     fix = picture.fix
-    evidence = [each for file in fix.files for each in _edits(picture, file)]
+    unfinished_first = sorted(fix.files, key=lambda file: file.state in ("ours", "native"))
+    evidence = [each for file in unfinished_first for each in _edits(picture, file)]
     observed = fix.state + (" (with local changes)" if fix.local_changes else "")
     if fix.state == "native":
         range_ = picture.bundle.spec.native or "released with it"
@@ -118,7 +119,8 @@ def _edits(picture: Picture, file: FileState) -> list[Evidence]:
     if not file.edits:
         return [Evidence(path, file.state)]
     found = []
-    for edit in file.edits:
+    # What is still to do comes first: of a long list only the beginning is shown.
+    for edit in sorted(file.edits, key=lambda edit: edit.state == "done"):
         where = f"{path}:{edit.line}" if edit.line else path
         found.append(Evidence(where, f"{edit.id}: {edit.state}" + (f" ({edit.found})" if edit.found else "")))
     return found
