@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+ACTION = re.compile(r"change |changed |ok |note |-      [a-z]")
 INV = str(ROOT / ".venv" / "bin" / "inv")
 
 
@@ -43,12 +44,10 @@ def shortened(text: str) -> str:
     shown: list[str] = []
     in_diff = False
     for line in text.splitlines():
-        action = line.startswith(("change ", "-       ", "changed ", "note ", "ok "))
-        in_diff = not action and (in_diff or line.startswith("--- a/"))
-        if in_diff and not line.startswith(("--- a/", "+++ b/", "+")):
-            line = "..."
-        if line != "..." or shown[-1] != "...":
-            shown.append(line)
+        in_diff = not ACTION.match(line) and (in_diff or line.startswith("--- a/"))
+        foreign = in_diff and not line.startswith(("--- a/", "+"))
+        if not foreign or shown[-1] != "...":
+            shown.append("..." if foreign else line)
     return "\n".join(shown)
 
 
