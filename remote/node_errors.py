@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from .errors import FixopsError, LockedError, NodeError, RefusedError
 
 _HINTS = {
@@ -21,7 +23,7 @@ def translate(error: NodeError, node: str, op: str) -> FixopsError:
         holder = error.data.get("holder") or {}
         who = holder.get("who", "somebody")
         doing = f" ({holder['command']})" if holder.get("command") else ""
-        since = f" since {holder['since']}" if holder.get("since") else ""
+        since = f" since {_utc(holder['since'])}" if holder.get("since") else ""
         return LockedError(
             f"{node} is locked by {who}{doing}{since}",
             hint=f"wait with --wait, or look at it with: inv unlock --node {node}",
@@ -36,3 +38,7 @@ def translate(error: NodeError, node: str, op: str) -> FixopsError:
         node=node,
         data=error.data,
     )
+
+
+def _utc(epoch_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(epoch_s))

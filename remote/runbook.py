@@ -74,12 +74,15 @@ OBSERVED = (
     (re.compile(r"^foreign|^\S+ covers SGLang .*, not "), "patch-does-not-fit"),
 )
 
-# Errors by `data["reason"]` where they have one, else by code (remote/errors.py).
+# Errors by code (remote/errors.py); of some codes by their `data["reason"]`, which says more.
 ERRORS = {
     "connect": "cannot-connect",
     "locked": "locked",
     "refused": "refused",
     "unhealthy": "health-never-ready",
+}
+
+REASONS = {
     "uncovered": "patch-does-not-fit",
     "misfit": "patch-does-not-fit",
     "does-not-import": "patch-does-not-fit",
@@ -90,6 +93,12 @@ ERRORS = {
     "not-ended": "gpu-memory-not-freed",
     "no-generation": "up-but-hanging",
 }
+
+
+# A verdict of bench is no error, and leads somewhere all the same.
+INEFFECTIVE = "applied-no-effect"
+
+TABLES = (CHECKS, FAILURES, ERRORS, REASONS)
 
 
 @dataclass(frozen=True)
@@ -121,7 +130,7 @@ def entries(text: str) -> tuple[Entry, ...]:
 def find(name: str, among: Sequence[Entry]) -> Entry:
     """The entry of this symptom, check id, failure code or error code. UsageError names the nearest."""
     by_symptom = {entry.symptom: entry for entry in among}
-    symptom = next((table[name] for table in (CHECKS, FAILURES, ERRORS) if name in table), name)
+    symptom = next((table[name] for table in TABLES if name in table), name)
     if symptom in by_symptom:
         return by_symptom[symptom]
     (near,) = difflib.get_close_matches(name, by_symptom, n=1, cutoff=0.0)
@@ -155,8 +164,8 @@ def of_check(id: str, observed: str) -> str | None:
 
 def of_error(error: FixopsError) -> str | None:
     """The entry for an error; None for one that says all by itself, such as a mistyped name."""
-    keys = (error.data.get("failure"), error.data.get("reason"))
-    for key, table in zip(keys, (FAILURES, ERRORS), strict=True):
-        if isinstance(key, str) and key in table:
-            return table[key]
+    for key, table in (("failure", FAILURES), ("reason", REASONS)):
+        told = error.data.get(key)
+        if isinstance(told, str) and told in table:
+            return table[told]
     return ERRORS.get(error.code)

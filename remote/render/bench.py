@@ -12,6 +12,7 @@ from rich.text import Text
 from ..bench.result import Bench
 from ..bench.stats import UNKNOWN, Figure
 from ..bench.summary import Summary, server_definition
+from ..runbook import INEFFECTIVE
 from ..sglang.accept import OUR_RATE
 from .console import console
 
@@ -135,6 +136,7 @@ def _verdict(out: Console, result: Bench) -> None:
         _hint(out, f"inv deploy-fix --node {result.node}")
     elif word == "ineffective":
         _hint(out, f"inv diagnose --node {result.node}")
+        out.print(Text.assemble(("runbook: ", "quiet"), f"inv runbook {INEFFECTIVE}"))
     elif word == "no-baseline" and not result.saved_as:
         _hint(out, "--save-as NAME keeps a run as a baseline, --baseline NAME compares with it")
     if result.kept:

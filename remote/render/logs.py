@@ -34,20 +34,26 @@ def show(result: Logs, *, errors: bool, args: bool, clean: object) -> None:
 
 def _boots(out: Console, result: Logs) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="heading")
-    for column in ("boot", "started", "state", "ready", "record", "accept len", "tok/s"):
+    for column in ("boot", "started", "ready", "accept len", "tok/s"):
         table.add_column(column, no_wrap=True)
+    table.add_column("state", overflow="fold")
     for number, boot in enumerate(result.boots, start=1):
         decode = boot.decode
         table.add_row(
             str(number),
             boot.started_at or "?",
-            Text(f"{boot.state} ({boot.stage})", style=_STYLES[boot.state]),
-            boot.ready_at or "-",
-            boot.args_record,
+            # The time of day: the date stands before it, and a narrow terminal has room for one.
+            (boot.ready_at or "-").rpartition(" ")[2],
             f"{decode.accept_len:.2f}" if decode and decode.accept_len is not None else "-",
             f"{decode.gen_tok_s:.1f}" if decode and decode.gen_tok_s is not None else "-",
+            Text(_state(boot), style=_STYLES[boot.state]),
         )
     out.print(table)
+
+
+def _state(boot: Boot) -> str:
+    record = "" if boot.args_record == "complete" else f", record of arguments {boot.args_record}"
+    return f"{boot.state} ({boot.stage}){record}"
 
 
 def _errors(out: Console, boot: Boot | None) -> None:
