@@ -5,8 +5,8 @@ To add one: a line in the table of its kind, made of steps from file_steps.py an
 
 from __future__ import annotations
 
-from remote.practice.file_faults import DRAFT, SOURCE
+from remote.practice.file_faults import ACCESS, DRAFT, SOURCE
 from remote.practice.gpu_faults import GPUS
 from remote.practice.process_faults import PROCESSES
 
-FAULTS = {fault.name: fault for fault in (*SOURCE, *DRAFT, *PROCESSES, *GPUS)}
+FAULTS = {fault.name: fault for fault in (*SOURCE, *DRAFT, *PROCESSES, *GPUS, *ACCESS)}

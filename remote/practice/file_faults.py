@@ -1,4 +1,4 @@
-"""Faults in the node's files: SGLang's source, its bytecode, the draft."""
+"""Faults in the node's files: SGLang's source, its bytecode, the draft, what lets one in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from remote.practice.build import DEEPSEEK, FIXED, GRAPH_RUNNER, MODEL_RUNNER
-from remote.practice.fault import Fault
+from remote.practice.fault import CONNECT, Fault
 from remote.practice.file_steps import (
     append,
     draft,
@@ -14,6 +14,8 @@ from remote.practice.file_steps import (
     draft_text,
     edit,
     empty,
+    no_host_key,
+    other_host_key,
     remove,
     shadow,
     stale_bytecode,
@@ -202,5 +204,29 @@ DRAFT = (
         "takes the draft's model.safetensors away",
         ("config.draft",),
         (remove(lambda at: at.draft / "model.safetensors"),),
+    ),
+)
+
+ACCESS = (
+    Fault(
+        "host-key-changed",
+        "The node shows another host key than the one known",
+        "writes another key into known_hosts, as after a reinstall of the node, or an attack",
+        (CONNECT,),
+        (other_host_key,),
+    ),
+    Fault(
+        "host-key-unknown",
+        "The node's host key is not known",
+        "takes the node's key out of known_hosts",
+        (CONNECT,),
+        (no_host_key,),
+    ),
+    Fault(
+        "python-gone",
+        "The interpreter that the inventory names is not there",
+        "takes the node's bin/python away",
+        (CONNECT,),
+        (remove(lambda at: at.python),),
     ),
 )

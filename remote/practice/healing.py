@@ -75,12 +75,28 @@ def _undo(layout: Layout, folder: Path) -> Healed:
 
 
 def _finish(layout: Layout, there: Record, folder: Path, healed: Healed, *, older: list[Path]) -> Healed:
-    """Bring the server back, unless it was one that an older fault, healed in the same go, had put there."""
-    for entry in journal.entries(folder):
-        if entry.server is not None and not any(_began(each, entry.server.process) for each in older):
-            healed = replace(healed, server_pid=_server_back(layout, there, entry.server))
+    """Bring the server back that ran before the fault, and forget the fault.
+
+    Not if it was one that an older fault, healed in the same go, had put there; and not while a newer fault
+    is in force that ended it, too: healing that one brings it back.
+    """
+    was = journal.server(folder)
+    if was is not None and not any(_began(each, was.process) for each in older):
+        newer = [each for each in layout.faults.glob("*") if _since(each) > _since(folder)]
+        ended_by = [each for each in newer if _ended_server(each)]
+        if not ended_by:
+            healed = replace(healed, server_pid=_server_back(layout, there, was))
+        for each in ended_by:
+            theirs = journal.server(each)
+            if theirs is not None and _began(folder, theirs.process):
+                journal.save_server(each, was)
     shutil.rmtree(folder)
     return healed
+
+
+def _ended_server(folder: Path) -> bool:
+    was = journal.server(folder)
+    return was is not None and not processes.alive(was.process)
 
 
 def _is_read_at_start(layout: Layout, path: str) -> bool:

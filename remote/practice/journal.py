@@ -87,6 +87,11 @@ def entries(folder: Path) -> list[Entry]:
     return found
 
 
+def server(folder: Path) -> Running | None:
+    """The server that ran before the fault: the last one noted."""
+    return next((entry.server for entry in reversed(entries(folder)) if entry.server is not None), None)
+
+
 def restore_paths(folder: Path) -> tuple[list[str], list[str]]:
     """Put back what the fault changed: (paths put back, paths left because somebody changed them since)."""
     after = {}

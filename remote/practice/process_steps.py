@@ -18,6 +18,7 @@ from remote.practice.file_steps import Breaking, Step, pristine, write
 from remote.practice.journal import Running
 from remote.practice.layout import Layout
 from remote.practice.models import WRONG_LAYER_IDS
+from remote.practice.nvidia_smi import read_holders
 from remote.practice.processes import Known
 
 WAIT_S = 30.0
@@ -131,7 +132,9 @@ def beside(at: Breaking) -> None:
     spec = server.orphans_spec(
         at.layout, port=at.record.server_port, gpus=at.record.gpus, settings=at.layout.orphans_settings
     )
-    start(at, spec, until="gone")
+    launcher = start(at, spec, until="gone")
+    if not any(processes.session_of(holder.pid) == launcher.pid for holder in read_holders(at.layout.gpus)):
+        raise RefusedError("the GPUs' memory has no room for another server's ranks", hint="inv kill-stale")
 
 
 def port_taken(at: Breaking) -> None:

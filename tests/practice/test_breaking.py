@@ -15,13 +15,15 @@ from remote.errors import RefusedError, UsageError
 from remote.practice import processes, wheels
 from remote.practice.breaking import break_node, in_force
 from remote.practice.build import DEEPSEEK, FIXED, bytecode_path
-from remote.practice.faults import DRAFT, FAULTS, GPUS, PROCESSES, SOURCE
+from remote.practice.fault import CONNECT, Fault
+from remote.practice.faults import ACCESS, DRAFT, FAULTS, GPUS, PROCESSES, SOURCE
 from remote.practice.healing import heal
 from remote.practice.layout import Layout
 from remote.practice.process_steps import ranks
-from remote.practice.up import Up
+from remote.practice.up import DEFAULT_VERSION, Up
 
 CHECKS = {
+    CONNECT,
     *("source.file", "source.state", "source.compiles", "source.behaviour", "bytecode.fresh"),
     *("config.values", "config.draft", "wiring.eager", "wiring.graph", "wiring.overlap"),
     *("process.single", "process.owner", "process.ranks", "process.after_fix", "gpu.holders"),
@@ -29,38 +31,55 @@ CHECKS = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _deployed(node: Up) -> None:
-    """The fix in the node's files, and a server that was started after it."""
+def put_fix(layout: Layout) -> None:
+    """The fix in the node's files, as a deploy leaves them."""
     bundle = bundles.find_bundle("eagle3-embedding-capture")
-    root, whl = node.layout.site_packages, wheels.fetch(node.record.version)
-    names = fixes.targets(bundle, node.record.version)
+    root, whl = layout.site_packages, wheels.fetch(DEFAULT_VERSION)
+    names = fixes.targets(bundle, DEFAULT_VERSION)
     record = wheels.record(whl)
     state = fixes.evaluate(
         bundle,
-        node.record.version,
+        DEFAULT_VERSION,
         {name: root.joinpath(name).read_bytes() for name in names},
         {name: record.get(name) for name in names},
     )
     for file in state.files:
         assert file.new_text is not None
         root.joinpath(file.path).write_bytes(file.new_text)
-    config = node.layout.draft / "config.json"
-    changed = fixes.evaluate_config(bundle, config.read_bytes(), node.record.version)
+    config = layout.draft / "config.json"
+    changed = fixes.evaluate_config(bundle, config.read_bytes(), DEFAULT_VERSION)
     assert changed.new_text is not None
     config.write_bytes(changed.new_text)
+
+
+@pytest.fixture(scope="module")
+def still(quiet: Layout) -> Layout:
+    """A node's files with the fix; no process of it lives."""
+    put_fix(quiet)
+    return quiet
+
+
+@pytest.fixture(scope="module")
+def serving(node: Up) -> Up:
+    """A node with the fix, and a server that was started after it."""
+    put_fix(node.layout)
+    orphans = [processes.known(pid) for pid in node.orphans]
+    assert processes.end([each for each in orphans if each]) == []
     break_node(node.layout, "server-killed")
     heal(node.layout)
+    return node
 
 
-def hashes(layout: Layout) -> dict[str, str | None]:
+def hashes(layout: Layout, *, heads: bool = True) -> dict[str, str | None]:
     """Content of everything that a fault could change in the node's files."""
+    weights = layout.draft / "model.safetensors"
     sources = [layout.site_packages / name for name in FIXED]
-    watched = [*sources, *map(bytecode_path, sources), *layout.draft.glob("*.json"), layout.nvidia_smi]
-    found = {}
+    watched = [*sources, *map(bytecode_path, sources), layout.draft / "config.json", layout.nvidia_smi]
+    watched += [layout.ssh / "known_hosts", layout.python, layout.site_packages / "other-sglang.pth"]
+    found: dict[str, str | None] = {str(weights): str(weights.exists())}
     for path in watched:
         # The head of a pyc holds the source's time, which a restarted server brings up to date.
-        skipped = 16 if path.suffix == ".pyc" else 0
+        skipped = 16 if path.suffix == ".pyc" and not heads else 0
         found[str(path)] = hashlib.sha256(path.read_bytes()[skipped:]).hexdigest() if path.exists() else None
     return found
 
@@ -86,10 +105,11 @@ def server(node: Up) -> dict[str, Any]:
     if pid is None:
         return {"up": False}
     environ = Path(f"/proc/{pid}/environ").read_text()
-    states = [Path(f"/proc/{rank.pid}/stat").read_text().rpartition(")")[2].split()[0] for rank in ranks(pid)]
+    found = [pid, *(rank.pid for rank in ranks(pid))]
+    states = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[0] for each in found]
     return {
         "up": True,
-        "ranks": len(states),
+        "processes": len(states),
         "stopped": "T" in states,
         "faults": "FIXOPS_SIMULATOR_FAULTS" in environ,
         "log": Path(f"/proc/{pid}/fd/1").readlink().name,
@@ -98,23 +118,36 @@ def server(node: Up) -> dict[str, Any]:
 
 
 def seen(node: Up) -> tuple[object, ...]:
-    return hashes(node.layout), gpus(node.layout), server(node)
+    return hashes(node.layout, heads=False), gpus(node.layout), server(node)
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_shows_and_heals_without_a_trace(node: Up, name: str) -> None:
-    before = seen(node)
-    break_node(node.layout, name)
-    assert in_force(node.layout) == [name]
-    assert seen(node) != before
-    (healed,) = heal(node.layout)
+@pytest.mark.parametrize("fault", [*SOURCE, *DRAFT, *GPUS, *ACCESS], ids=lambda fault: fault.name)
+def test_a_fault_of_files_and_gpus_shows_and_heals_without_a_trace(still: Layout, fault: Fault) -> None:
+    before = hashes(still), gpus(still)
+    break_node(still, fault.name)
+    try:
+        assert in_force(still) == [fault.name]
+        assert (hashes(still), gpus(still)) != before
+    finally:
+        (healed,) = heal(still)
     assert healed.kept == ()
-    assert in_force(node.layout) == []
-    assert seen(node) == before
+    assert in_force(still) == []
+    assert (hashes(still), gpus(still)) == before
+
+
+@pytest.mark.parametrize("fault", PROCESSES, ids=lambda fault: fault.name)
+def test_a_fault_of_processes_shows_and_heals_without_a_trace(serving: Up, fault: Fault) -> None:
+    before = seen(serving)
+    break_node(serving.layout, fault.name)
+    try:
+        assert seen(serving) != before
+    finally:
+        heal(serving.layout)
+    assert seen(serving) == before
 
 
 def test_every_fault_names_checks_that_exist() -> None:
-    assert len(FAULTS) == sum(map(len, (SOURCE, DRAFT, PROCESSES, GPUS)))
+    assert len(FAULTS) == sum(map(len, (SOURCE, DRAFT, PROCESSES, GPUS, ACCESS)))
     for fault in FAULTS.values():
         assert fault.found_by
         assert set(fault.found_by) <= CHECKS
@@ -135,73 +168,69 @@ def believed(layout: Layout, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["stale-pyc", "unchecked-pyc"])
-def test_the_interpreter_believes_stale_bytecode(node: Up, name: str) -> None:
-    source = node.layout.site_packages / DEEPSEEK
+def test_the_interpreter_believes_stale_bytecode(still: Layout, name: str) -> None:
+    source = still.site_packages / DEEPSEEK
     content = source.read_bytes()
     source.write_bytes(content + b"\n_only_in_the_source = 1\n")
     try:
-        assert "_only_in_the_source" in believed(node.layout, DEEPSEEK)
-        break_node(node.layout, name)
-        assert "_only_in_the_source" not in believed(node.layout, DEEPSEEK)
-        heal(node.layout)
-        assert "_only_in_the_source" in believed(node.layout, DEEPSEEK)
+        assert "_only_in_the_source" in believed(still, DEEPSEEK)
+        break_node(still, name)
+        assert "_only_in_the_source" not in believed(still, DEEPSEEK)
+        heal(still)
+        assert "_only_in_the_source" in believed(still, DEEPSEEK)
     finally:
         source.write_bytes(content)
 
 
-def test_an_undone_edit_leaves_the_other_edits(node: Up) -> None:
-    source = node.layout.site_packages / DEEPSEEK
+def test_an_undone_edit_leaves_the_other_edits(still: Layout) -> None:
+    source = still.site_packages / DEEPSEEK
     fixed = source.read_text()
-    pristine = wheels.read(wheels.fetch(node.record.version), DEEPSEEK).decode()
-    break_node(node.layout, "edit-undone")
+    pristine = wheels.read(wheels.fetch(DEFAULT_VERSION), DEEPSEEK).decode()
+    break_node(still, "edit-undone")
     broken = source.read_text()
-    heal(node.layout)
+    heal(still)
     assert pristine.count("capture_embedding_for_eagle3") < broken.count("capture_embedding_for_eagle3")
     assert broken.count("capture_embedding_for_eagle3") < fixed.count("capture_embedding_for_eagle3")
     compile(broken, "broken", "exec")
 
 
-def test_a_fault_cannot_be_brought_about_twice(node: Up) -> None:
-    break_node(node.layout, "gpu-leak")
+def test_a_fault_cannot_be_brought_about_twice(still: Layout) -> None:
+    break_node(still, "gpu-leak")
     with pytest.raises(RefusedError, match="already"):
-        break_node(node.layout, "gpu-leak")
-    heal(node.layout)
+        break_node(still, "gpu-leak")
+    heal(still)
 
 
-def test_faults_add_up_and_heal_one_by_one(node: Up) -> None:
-    before = seen(node)
+def test_faults_add_up_and_heal_in_any_order(serving: Up) -> None:
+    layout, before = serving.layout, seen(serving)
     for name in ("gpu-leak", "rank-dead", "gpu-no-permission", "config-string", "server-killed"):
-        break_node(node.layout, name)
+        break_node(layout, name)
     with pytest.raises(UsageError):
-        heal(node.layout, "gpu-hang")
-    assert [each.fault for each in heal(node.layout, "gpu-leak")] == ["gpu-leak"]
-    assert [each.fault for each in heal(node.layout)] == [
-        "server-killed",
-        "config-string",
-        "gpu-no-permission",
-        "rank-dead",
-    ]
-    assert seen(node) == before
+        heal(layout, "gpu-hang")
+    for name in ("gpu-leak", "rank-dead"):
+        assert [each.fault for each in heal(layout, name)] == [name]
+    assert [each.fault for each in heal(layout)] == ["server-killed", "config-string", "gpu-no-permission"]
+    assert seen(serving) == before
 
 
-def test_what_somebody_repaired_is_left_as_it_is(node: Up) -> None:
-    config = node.layout.draft / "config.json"
+def test_what_somebody_repaired_is_left_as_it_is(still: Layout) -> None:
+    config = still.draft / "config.json"
     original = config.read_bytes()
-    break_node(node.layout, "config-reverted")
+    break_node(still, "config-reverted")
     repaired = json.loads(original)
     config.write_text(json.dumps(repaired))
-    (healed,) = heal(node.layout)
+    (healed,) = heal(still)
     assert healed.kept == (str(config),)
     assert json.loads(config.read_text()) == repaired
     config.write_bytes(original)
 
 
-def test_a_fault_without_a_place_leaves_nothing_behind(node: Up) -> None:
-    break_node(node.layout, "fix-undone")
-    before = seen(node)
+def test_a_fault_without_a_place_leaves_nothing_behind(serving: Up) -> None:
+    break_node(serving.layout, "fix-undone")
+    before = seen(serving)
     for name in ("edit-undone", "graph-edit-undone", "old-server"):
         with pytest.raises(RefusedError, match="not on the node"):
-            break_node(node.layout, name)
-    assert in_force(node.layout) == ["fix-undone"]
-    assert seen(node) == before
-    heal(node.layout)
+            break_node(serving.layout, name)
+    assert in_force(serving.layout) == ["fix-undone"]
+    assert seen(serving) == before
+    heal(serving.layout)
