@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,11 +28,15 @@ class Parsed:
     changed_at: int | None
 
 
-@lru_cache(maxsize=256)
+# A parsed file takes megabytes: as many as one version needs, and some that a fix changed.
+@lru_cache(maxsize=24)
 def parse(text: str) -> Parsed | str:
     """The parsed text, or why it does not parse."""
     try:
-        tree = ast.parse(text)
+        with warnings.catch_warnings():
+            # An unknown escape in a string is not this engine's business, nor a line on the user's screen.
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from . import statements  # noqa: F401  (registers the statement handlers)
@@ -159,7 +160,8 @@ def _target_config(target: Target) -> Stub:
 
 def _plain_config(config: Mapping[str, object]) -> object:
     # Configuration objects answer missing attributes with AttributeError: an instance of an empty class does.
-    return Instance(_EMPTY, {str(key): value for key, value in config.items()})
+    # A copy: the interpreted code may change it.
+    return Instance(_EMPTY, {str(key): value for key, value in deepcopy(dict(config)).items()})
 
 
 def _start_runner(run: Run, model: Instance) -> None:

@@ -38,7 +38,7 @@ def _words(node: ast.AST) -> Iterator[str]:
             yield part.value
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4)
 def seeds(trees: tuple[Parsed, ...]) -> frozenset[str]:
     """Names about the wiring: those of the hook's arguments, and those that look like it."""
     found: set[str] = set()
@@ -54,7 +54,7 @@ def seeds(trees: tuple[Parsed, ...]) -> frozenset[str]:
     return frozenset(found)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4)
 def relevant_functions(trees: tuple[Parsed, ...]) -> frozenset[str]:
     """Names of the functions that mention the wiring or call one that does."""
     wanted = seeds(trees)
@@ -91,7 +91,7 @@ def _is_specific(name: str) -> bool:
     return not name.startswith("__") and name not in _TOO_GENERAL
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def slice_of(trees: tuple[Parsed, ...], function: ast.FunctionDef, owner: str) -> frozenset[int]:
     """The `id`s of the statements of `function` to execute, none when it is not about the wiring."""
     words = seeds(trees) | relevant_functions(trees)

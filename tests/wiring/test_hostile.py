@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from remote import wiring
 from remote.wiring import modules
 from remote.wiring.values import Stub
-from tests.wiring.support import CONTRACT, IDS, MODEL, compute, edited, patched, pristine, run_here
+from tests.wiring.support import CONTRACT, IDS, MODEL, compute, edited, patched, pristine, run_here, told
 
 HOOK = "        if not self.pp_group.is_last_rank:\n            return\n\n        if layer_ids is None:\n"
 
@@ -123,6 +123,12 @@ def test_a_file_that_does_not_parse_is_named() -> None:
     found = compute({**pristine("0.5.9"), MODEL: "x = (\n"}, "0.5.9", [2, 30, 58])
     assert found.eager.unknown is not None
     assert found.eager.unknown.startswith(f"{MODEL} does not parse: line 1")
+
+
+def test_an_unknown_escape_is_no_obstacle() -> None:
+    sources = pristine("0.5.9")
+    found = compute({**sources, MODEL: f"{sources[MODEL]}\nPATTERN = '\\d'\n"}, "0.5.9", [2, 30, 58])
+    assert told(found.eager) == "in:3, in:31, in:59"
 
 
 def _region(text: str) -> tuple[int, int]:
