@@ -13,6 +13,7 @@ _HINTS = {
     "precondition": "somebody changed the file meanwhile: run the command again to see the new plan",
     "compile": "nothing was moved into place; see the bundle's edits (docs/fixes.md)",
     "missing": "check the paths in the inventory",
+    "unsupported": "look at that path on the node, and for it in the inventory",
     "timeout": "run `inv status` to see what state the node is in",
 }
 
@@ -30,7 +31,8 @@ def translate(error: NodeError, node: str, op: str) -> FixopsError:
             node=node,
             data={"holder": holder},
         )
-    if error.kind in _HINTS:
+    # Without a path it is a request that this helper does not know: ours to mend.
+    if error.kind in _HINTS and (error.kind != "unsupported" or "path" in error.data):
         return RefusedError(f"{node}: {error.message}", hint=_HINTS[error.kind], node=node, data=error.data)
     return FixopsError(
         f"{node}: the operation '{op}' failed: {error.message}",

@@ -119,10 +119,12 @@ def refuse_adjusted_arguments(picture: Picture) -> None:
     )
     if found:
         lines = "; ".join(
-            each.why
-            if each.fatal
-            else f"{each.name} {each.requested!r} would become {each.effective!r} ({each.why})"
-            for each in found
+            dict.fromkeys(
+                each.why
+                if each.fatal
+                else f"{each.name} {each.requested!r} would become {each.effective!r} ({each.why})"
+                for each in found
+            )
         )
         raise UsageError(
             f"{node.name}: SGLang {picture.version} would not run with these arguments: {lines}",

@@ -24,6 +24,7 @@ _KINDS = {
     errno.EROFS: "read-only",
     errno.EACCES: "permission",
     errno.EPERM: "permission",
+    errno.EEXIST: "unsupported",
     errno.EISDIR: "unsupported",
     errno.ELOOP: "unsupported",
     errno.EBUSY: "unsupported",

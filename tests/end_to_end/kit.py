@@ -106,7 +106,8 @@ def begun(*words: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
     more.setdefault("stdin", subprocess.DEVNULL)
     more.setdefault("stdout", subprocess.PIPE)
     more.setdefault("stderr", subprocess.PIPE)
-    with subprocess.Popen([str(INV), *words], cwd=PROJECT, text=True, **more) as process:
+    more.setdefault("cwd", PROJECT)
+    with subprocess.Popen([str(INV), *words], text=True, **more) as process:
         try:
             yield process
         finally:
