@@ -2,13 +2,17 @@
 
 PYTHON ?= python3
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-real lint bench clean
 
 demo: .venv/ready
 	$(PYTHON) tools/demo.py
 
 test: .venv/ready
 	.venv/bin/python -m pytest
+
+# The commands against SGLang itself on the CPU: installs it once (2 GB), takes some minutes.
+test-real: .venv/ready
+	.venv/bin/python -m pytest tests/real
 
 lint: .venv/ready
 	.venv/bin/ruff check .

@@ -137,11 +137,75 @@ def test_the_digest_follows_every_file_of_the_bundle(tmp_path: Path) -> None:
     assert load_bundle(write(tmp_path, GOOD, PATCH.replace(b"+c", b"+d"))).digest != first
 
 
+EXTENDING = """\
+name: wider
+title: The same for another model
+why: its draft was trained on other layers
+extends: mine
+contract: {draft_input: [embed, in:7], layers: 9}
+config:
+  - target: draft
+    set:
+      eagle_config.ids: [-1, 6]
+"""
+
+
+def test_a_bundle_extends_another(tmp_path: Path) -> None:
+    """What it says itself replaces, key by key; the rest, patches included, is the other one's."""
+    base = load_bundle(write(tmp_path, GOOD))
+    wider = load_bundle(write(tmp_path, EXTENDING, patch=None, name="wider"))
+    assert wider.spec.files == base.spec.files
+    assert wider.patches == base.patches
+    assert (wider.name, wider.marker, wider.sglang) == ("wider", base.marker, base.sglang)
+    assert wider.contract is not None
+    assert wider.contract.draft_input == ["embed", "in:7"]
+    assert wider.config("0.5.9")[0].set == {"eagle_config.ids": [-1, 6]}
+    own_files = EXTENDING + "files:\n  - path: sglang/srt/c.py\n    edits: [{id: x, at: end, code: y = 1}]\n"
+    narrow = load_bundle(write(tmp_path, own_files, patch=None, name="wider"))
+    assert [entry.path for entry in narrow.entries("0.5.9")] == ["sglang/srt/c.py"]
+    assert narrow.patches == {}
+    write(tmp_path, GOOD.replace("y = 2", "y = 3"))
+    changed = load_bundle(write(tmp_path, EXTENDING, patch=None, name="wider"))
+    assert changed.digest != wider.digest  # nothing remembered of the old edits is used
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mime", r"bundle.yaml:4: there is no bundle 'mime'"),
+        ("eagle3-three-edit", r"there is no bundle 'eagle3-three-edit' \(did you mean 'eagle3-three-edits'"),
+        ("../mine", r"there is no bundle '../mine'"),
+        ("wider", r"bundle.yaml:4: 'wider' would extend itself"),
+        ("[mine]", r"bundle.yaml:4: extends is \['mine'\]"),
+    ],
+)
+def test_what_cannot_be_extended(tmp_path: Path, name: str, message: str) -> None:
+    write(tmp_path, GOOD)
+    folder = write(tmp_path, EXTENDING.replace("extends: mine", f"extends: {name}"), None, "wider")
+    with pytest.raises(BundleError, match=message):
+        load_bundle(folder)
+
+
+def test_a_circle_of_extensions_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path, EXTENDING.replace("extends: mine", "extends: other"), None, "wider")
+    other = EXTENDING.replace("extends: mine", "extends: wider").replace("name: wider", "name: other")
+    folder = write(tmp_path, other, None, "other")
+    with pytest.raises(BundleError, match="'other' would extend itself"):
+        load_bundle(folder)
+
+
+def test_a_mistake_in_an_extended_bundle_is_told_of_that_one(tmp_path: Path) -> None:
+    write(tmp_path, GOOD.replace("marker:", "markr:"))
+    folder = write(tmp_path, EXTENDING, None, "wider")
+    with pytest.raises(BundleError, match=r"mine/bundle.yaml:6: unknown key 'markr' \(did you mean 'marker'"):
+        load_bundle(folder)
+
+
 def test_bundles_are_found_by_name(tmp_path: Path) -> None:
     write(tmp_path, GOOD)
     own = find_bundle("mine", extra=[tmp_path])
     assert own.directory == tmp_path / "mine"
-    assert [b.name for b in list_bundles(extra=[tmp_path])][-1] == "mine"
+    assert "mine" in [b.name for b in list_bundles(extra=[tmp_path])]
     with pytest.raises(
         BundleError, match=r"no fix 'eagle3-embeding-capture' \(did you mean 'eagle3-embedding-capture'"
     ):
