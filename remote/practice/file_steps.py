@@ -156,6 +156,21 @@ def draft_linked(at: Breaking) -> None:
     path.symlink_to(blob)
 
 
+def other_host_key(at: Breaking) -> None:
+    """known_hosts names another key than the one that the SSH server has."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    key = Ed25519PrivateKey.generate().public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    ssh = at.record.ssh
+    write(at, ssh.known_hosts, f"[{ssh.host}]:{ssh.port} {key.decode()}\n".encode())
+
+
+def no_host_key(at: Breaking) -> None:
+    """known_hosts names no key for the node."""
+    write(at, at.record.ssh.known_hosts, b"")
+
+
 def draft(change: Callable[[dict[str, Any]], object]) -> Step:
     """Change values of the draft's config.json in place."""
 

@@ -106,6 +106,11 @@ class Layout:
         return self.root / "simulator-first.json"
 
     @property
+    def old_settings(self) -> Path:
+        """Settings of the old server."""
+        return self.root / "simulator-old.json"
+
+    @property
     def orphans_settings(self) -> Path:
         """Settings of the earlier server, whose ranks hold little."""
         return self.root / "simulator-orphans.json"

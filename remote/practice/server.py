@@ -55,7 +55,7 @@ def quick(layout: Layout, env: Mapping[str, str]) -> dict[str, str]:
     return {**env, SETTINGS: str(layout.first_settings)}
 
 
-def write_settings(layout: Layout, path: Path, settings: dict[str, object]) -> None:
+def write_settings(layout: Layout, path: Path, settings: Mapping[str, object]) -> None:
     """The simulated server's settings file; see remote/practice/simulator/settings.py."""
     content = {"gpus_dir": str(layout.holders), "source_texts": [str(layout.pristine)], **settings}
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

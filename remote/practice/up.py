@@ -140,24 +140,27 @@ def _start_ssh(layout: Layout, kind: ssh_server.Kind | None) -> ssh_server.SshSe
 def _start_servers(layout: Layout, port: int, gpus: int) -> dict[str, processes.Known]:
     """An earlier server's ranks, re-parented to init, and the old server on the port, ready."""
     server.write_settings(layout, layout.simulator_settings, {})
-    small = {"context_mib": 0, "weights_mib": server.ORPHAN_MIB, "draft_mib": 0, "kv_mib": 0, "graph_mib": 0}
-    server.write_settings(layout, layout.orphans_settings, {"speed": server.FIRST_SPEED, **small})
     server.write_settings(layout, layout.first_settings, {"speed": server.FIRST_SPEED})
-    # One after the other: SGLang refuses GPUs whose free memory differs while another server loads.
-    earlier_spec = server.orphans_spec(layout, port=_free_port(), gpus=gpus, settings=layout.orphans_settings)
-    earlier = server.start(layout, earlier_spec).process
+    # Both come up at once, so neither may mind what the other holds of a GPU by then.
+    at_once = {"speed": server.FIRST_SPEED, "memory_is_limited": False}
+    small = {"context_mib": 0, "weights_mib": server.ORPHAN_MIB, "draft_mib": 0, "kv_mib": 0, "graph_mib": 0}
+    server.write_settings(layout, layout.orphans_settings, {**at_once, **small})
+    server.write_settings(layout, layout.old_settings, at_once)
+    earlier = server.start(
+        layout,
+        server.orphans_spec(layout, port=_free_port(), gpus=gpus, settings=layout.orphans_settings),
+    ).process
+    old = server.start(layout, server.server_spec(layout, port=port, gpus=gpus, settings=layout.old_settings))
+    server.wait_ready(old, timeout_s=READY_TIMEOUT_S)
     deadline = time.monotonic() + READY_TIMEOUT_S
     while processes.alive(earlier):
         if time.monotonic() > deadline:
             raise server.failure("the earlier server did not die", layout.orphans_log, 0)
         time.sleep(0.01)
-    left = [holder.pid for holder in read_holders(layout.gpus)]
+    holders = [holder.pid for holder in read_holders(layout.gpus)]
+    left = [pid for pid in holders if processes.session_of(pid) == earlier.pid]
     if len(left) != min(gpus, server.ORPHANS):
         raise server.failure("the earlier server left no orphans", layout.orphans_log, 0)
-    old = server.start(
-        layout, server.server_spec(layout, port=port, gpus=gpus, settings=layout.first_settings)
-    )
-    server.wait_ready(old, timeout_s=READY_TIMEOUT_S)
     found = {"old server": old.process}
     found.update({f"orphan {pid}": entry for pid in left if (entry := processes.known(pid))})
     return found
