@@ -201,6 +201,7 @@ def _run_pip(argv: Sequence[str], layer: _Layer, tell: Say) -> None:
             now = time.monotonic()
             if line.startswith("Installing collected"):
                 tell(f"unpacking, {now - begin:.0f} s")
+                told = float("inf")
             elif now - told > SAY_EVERY_S:
                 told = now
                 tell(f"{seen} packages found, {now - begin:.0f} s")
