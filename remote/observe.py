@@ -11,7 +11,7 @@ from typing import Any
 
 from . import bundles, fixes, ownership, wiring
 from .cache import Contents
-from .intent import draft_config_path, http_host, model_config_path, our_gpus
+from .intent import draft_config_path, http_host, model_config_path, our_gpus, wanted_args
 from .inventory import Node
 from .picture import ConfigFile, Facts, Picture
 from .session import Session
@@ -109,12 +109,24 @@ def observe(session: Session, bundle: bundles.Bundle, *, probe: bool = True) -> 
         "observe", {"sections": sections(node, bundle, probe=probe)}, timeout_s=OBSERVE_TIMEOUT_S
     )
     files = {} if "error" in facts.get("files", {"error": 0}) else facts["files"]
-    contents, compile_errors = _contents(session, files, bundle_files(bundle))
+    more = _other_sources(node, facts, files)
+    contents, compile_errors = _contents(session, files, bundle_files(bundle), more)
     return assemble(node, bundle, facts, contents, compile_errors, uid=session.helper.hello["uid"])
 
 
+def _other_sources(node: Node, facts: Facts, files: Mapping[str, Facts]) -> dict[str, str]:
+    """Absolute by relative path: what the wiring of this model needs and was not asked for at first,
+    because only its config.json tells which architecture it is."""
+    imported = (facts.get("package") or {}).get("imported") or {}
+    architecture = ((_model_config(node, facts) or {}).get("architectures") or [None])[0]
+    if not imported.get("root") or not architecture:
+        return {}
+    needed = wiring.needed_files(imported.get("version"), str(architecture))
+    return {path: f"{imported['root']}/{path}" for path in needed if path not in files}
+
+
 def _contents(
-    session: Session, files: Mapping[str, Facts], targets: list[str]
+    session: Session, files: Mapping[str, Facts], targets: list[str], more: Mapping[str, str]
 ) -> tuple[dict[str, bytes | None], dict[str, Any]]:
     """The text of each file by relative path, and what the node's compiler says of the bundle's files.
 
@@ -136,14 +148,15 @@ def _contents(
             verdicts[path] = cache.note(fact["sha256"], f"compiles.{python}")
             if verdicts[path] is None:
                 judge.append(path)
-    if fetch or judge:
+    if fetch or judge or more:
         # Both at once: two requests in one round trip.
-        wanted = {"paths": [files[path]["real_path"] for path in fetch], "max_bytes": MAX_SOURCE_BYTES}
+        places = {**{path: str(files[path]["real_path"]) for path in fetch}, **more}
+        wanted = {"paths": list(places.values()), "max_bytes": MAX_SOURCE_BYTES}
         reading = session.submit("read_files", wanted)
         judging = session.submit("compile_files", {"paths": [files[path]["real_path"] for path in judge]})
         texts, answers = session.result(reading), session.result(judging)
-        for path in fetch:
-            found = texts[files[path]["real_path"]]
+        for path, place in places.items():
+            found = texts[place]
             contents[path] = zlib.decompress(base64.b64decode(found["z"])) if "z" in found else None
             if contents[path] is not None:
                 cache.put(contents[path] or b"")
@@ -178,6 +191,7 @@ def assemble(
     config = _config_file(node, bundle, version, facts)
     model_config = _model_config(node, facts)
     effective = _effective(facts)
+    backend = str((effective or wanted_args(node.server)).get("moe_a2a_backend") or "none")
     return Picture(
         node=node,
         bundle=bundle,
@@ -190,8 +204,8 @@ def assemble(
         fix=fix,
         config=config,
         model_config=model_config,
-        wiring=wiring_of(version, contents, model_config, config.text if config else None),
-        meant=wiring_of(version, contents, model_config, _meant_text(config)),
+        wiring=wiring_of(version, contents, model_config, config.text if config else None, backend),
+        meant=wiring_of(version, contents, model_config, _meant_text(config), backend),
         ownership=_ownership(node, facts, uid),
         boot=_last_boot(facts),
         effective=effective,
@@ -246,8 +260,12 @@ def wiring_of(
     contents: Mapping[str, bytes | None],
     model_config: Mapping[str, Any] | None,
     draft_text: bytes | None,
+    moe_a2a_backend: str = "none",
 ) -> wiring.Wiring | None:
-    """What reaches the draft with these files and this draft config.json; None where one cannot be read."""
+    """What reaches the draft with these files and this draft config.json; None where one cannot be read.
+
+    `moe_a2a_backend` is the server's argument: the capture has a branch of its own for deepep.
+    """
     draft = _json_object(draft_text)
     if version is None or model_config is None or draft is None:
         return None
@@ -262,7 +280,9 @@ def wiring_of(
         if text is not None and path not in EVIDENCE_ONLY
     )
     dense = text_config.get("first_k_dense_replace", 0)
-    return _compute(present, version, str(architecture), int(layers), int(dense), json.dumps(draft))
+    return _compute(
+        present, version, str(architecture), int(layers), int(dense), json.dumps(draft), moe_a2a_backend
+    )
 
 
 @lru_cache(maxsize=16)
@@ -273,6 +293,7 @@ def _compute(
     num_layers: int,
     first_k_dense_replace: int,
     draft_config: str,
+    moe_a2a_backend: str,
 ) -> wiring.Wiring:
     """Remembered: the nodes of a group have the same files, and an observation asks twice."""
     return wiring.compute(
@@ -282,6 +303,7 @@ def _compute(
         num_layers=num_layers,
         first_k_dense_replace=first_k_dense_replace,
         draft_config=json.loads(draft_config),
+        server_args={"moe_a2a_backend": moe_a2a_backend},
     )
 
 
