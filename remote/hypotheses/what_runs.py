@@ -90,4 +90,4 @@ def not_serving(cause: Cause, picture: Picture) -> Hypothesis:
         says = f"no server of ours runs; the last one ended with {failure.code}: {failure.cause}"
         return cause.holds(says, seen, remedy=command(picture, "logs", "--errors"))
     found = cause.as_check(picture, "health.generate")
-    return replace(found, says=f"a generation brought {found.says}")
+    return replace(found, says=f"POST /generate: {found.says}")
