@@ -59,7 +59,7 @@ def assemble(
         rates=warm.rates,
         gap_s=None if warm.ended is None else phase.began - warm.ended,
         failed_checks=tuple(check.id for check in checks if check.verdict == "fail"),
-        changing=_holder(picture),
+        changing=_holder(picture, session.helper.hello.get("pid")),
         meanwhile=after,
     )
     load = {**plan.to_json(), "cached_share": guards.cached_share(phase.requests)}
@@ -142,10 +142,10 @@ def _fix(picture: Picture, checks: Sequence[Check]) -> dict[str, Any]:
     }
 
 
-def _holder(picture: Picture) -> str | None:
-    """Who changes the node at this moment."""
+def _holder(picture: Picture, our_pid: int | None) -> str | None:
+    """Who else changes the node at this moment. The helper's own lock is that of the command we belong to."""
     state = picture.facts.get("state") or {}
     holder = state.get("lock")
-    if not holder or not state.get("lock_alive"):
+    if not holder or not state.get("lock_alive") or holder.get("pid") == our_pid:
         return None
     return f"{holder.get('who')} ({holder.get('command')})"

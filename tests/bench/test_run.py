@@ -248,6 +248,21 @@ def test_a_locked_node_is_measured_but_not_written_to(tmp_path: Path, prompts: s
     assert list((xdg / "bench" / "here").iterdir())
 
 
+@pytest.mark.parametrize(("pid", "state"), [(4711, "spoils"), (os.getpid(), "ok")])
+def test_a_lock_of_our_own_command_is_nobody_elses(
+    tmp_path: Path, prompts: str, pid: int, state: str
+) -> None:
+    """deploy-fix --bench looks at the node while it still holds the lock."""
+    with place(tmp_path) as here:
+        here.session.helper.hello["pid"] = os.getpid()
+        lock = {"who": "alice@desk", "command": "deploy-fix", "pid": pid}
+        facts = {**here.picture.facts, "state": {"lock": lock, "lock_alive": True}}
+        here.picture = replace(here.picture, facts=facts)
+        found = here.measure(Options(asked(prompts)))
+    guard = next(guard for guard in found.guards if guard.id == "node-locked")
+    assert guard.state == state
+
+
 def test_the_api_key_goes_along_and_is_kept_nowhere(
     tmp_path: Path, prompts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
