@@ -105,7 +105,7 @@ class Phase:
     began: float
     elapsed_s: float
     cpu_share: float
-    peak_rss_mib: int
+    peak_rss_mib: int | None
     ports: frozenset[int]
 
     @property

@@ -137,7 +137,7 @@ def phase(found: Mapping[str, Any], asked: int) -> Phase:
         told = metrics.generation({"completion_tokens": tokens})
         e2e_s = ttft_s + sum(gaps_s)
         good.append(Request(name, name, 0.0, e2e_s, ttft_s, None, None, None, None, False, told))
-    return Phase(tuple(good), tuple(bad), asked, "done", 0.0, found["duration"], 0.0, 0, frozenset())
+    return Phase(tuple(good), tuple(bad), asked, "done", 0.0, found["duration"], 0.0, None, frozenset())
 
 
 def assemble(

@@ -95,7 +95,7 @@ def graphs(seen: Seen) -> Guard:
 def generator(seen: Seen) -> Guard:
     """The load generator must not be what is measured."""
     phase = seen.phase
-    detail = f"{phase.cpu_share:.0%} of one core, {phase.peak_rss_mib} MiB"
+    detail = f"{phase.cpu_share:.0%} of one core, {phase.peak_rss_mib or '?'} MiB"
     if phase.cpu_share > BUSY_GENERATOR:
         return Guard("generator", "spoils", f"the load generator itself was busy: {detail}", (SPEED,))
     return Guard("generator", "ok", detail)
