@@ -12,7 +12,7 @@ from typing import Any
 from . import bundles, fixes, ownership, wiring
 from .cache import Contents
 from .intent import draft_config_path, http_host, model_config_path, our_gpus, wanted_args
-from .inventory import Node
+from .inventory import Node, command
 from .picture import ConfigFile, Facts, Picture
 from .session import Session
 from .sglang import boots, patterns
@@ -73,6 +73,7 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
             "tail_bytes": 0,
         },
         "state": {},
+        "startable": {"program": command(node)[0], "env": env, "cwd": server.cwd, "log": server.log},
     }
     if server.draft_model_path:
         wanted["weights"] = {"directory": server.draft_model_path}

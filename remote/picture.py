@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .bundles import Bundle
+from .errors import RefusedError
 from .fixes import ConfigState, FixState
 from .inventory import Node
 from .ownership import Ownership
@@ -21,8 +22,11 @@ from .wiring import Wiring
 Facts = Mapping[str, Any]
 
 
-class Unreadable(Exception):
-    """A section of the observation that the node could not give, and why."""
+class Unreadable(RefusedError):
+    """A section of the observation that the node could not give, and why: nothing is planned on it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, hint="inv status shows what can be read there")
 
 
 @dataclass(frozen=True)

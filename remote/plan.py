@@ -12,7 +12,7 @@ from typing import Any
 from .checks import Check
 from .errors import RefusedError, UsageError
 from .fixes import FileState
-from .intent import uses_no_gpu, wanted_args
+from .intent import model_config_path, uses_no_gpu, wanted_args
 from .ownership import Process
 from .picture import Picture
 from .sglang import speculation
@@ -84,8 +84,7 @@ def build(picture: Picture, checks: Sequence[Check], *, starts: bool = True) -> 
     stale = [each.process for each in picture.ownership.stale] if picture.ownership else []
     to_end = tuple(picture.ownership.to_end() if reasons and picture.ownership else stale)
     if reasons and starts:
-        refuse_foreign(picture)
-        refuse_blind(picture)
+        refuse_start(picture)
     actions = (
         _push("push-code", code, _diffs(picture)),
         _push(
@@ -234,6 +233,28 @@ def _restart_reasons(
     if any(c.id == "bytecode.fresh" and c.verdict == "fail" for c in checks):
         reasons.append("it may have loaded stale bytecode")
     return reasons
+
+
+def refuse_start(picture: Picture) -> None:
+    """All that must hold before the old server is ended, so that a new one can follow it."""
+    refuse_foreign(picture)
+    refuse_blind(picture)
+    refuse_unstartable(picture)
+
+
+def refuse_unstartable(picture: Picture) -> None:
+    """What the inventory names for the start, and is not there: found before anything is touched."""
+    node, server = picture.node, picture.node.server
+    problems = list(picture.section("startable")["problems"])
+    model = model_config_path(server)
+    if server.model_path.startswith("/") and not picture.section("configs").get(model, {}).get("exists"):
+        problems.append(f"{model} is not there")
+    if problems:
+        raise RefusedError(
+            f"{node.name}: the server could not be started: {'; '.join(problems)}",
+            hint=f"mend server '{node.server_name}' in the inventory, or the node",
+            node=node.name,
+        )
 
 
 def refuse_foreign(picture: Picture) -> None:

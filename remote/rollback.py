@@ -14,7 +14,7 @@ from .errors import ExitCode, RefusedError
 from .interrupted import observe_settled
 from .observe import observe
 from .picture import Picture
-from .plan import Action, Plan, refuse_adjusted_arguments, refuse_blind, refuse_foreign
+from .plan import Action, Plan, refuse_adjusted_arguments, refuse_start
 from .proofs import prove
 from .proofs.restored import restored
 from .purge import purge
@@ -108,8 +108,7 @@ def choose(picture: Picture, to: str | None) -> Manifest:
 def _plan(picture: Picture, manifest: Manifest, *, force: bool) -> Plan:
     paths = [file["named"] for file in manifest["files"]]
     refuse_adjusted_arguments(picture)
-    refuse_foreign(picture)
-    refuse_blind(picture)
+    refuse_start(picture)
     _refuse_changed(picture, manifest, force=force)
     to_end = tuple(picture.ownership.to_end()) if picture.ownership else ()
     modules = tuple(path for path in paths if path.endswith(".py"))

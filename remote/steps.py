@@ -15,7 +15,7 @@ from .kill import end, kill_stale
 from .observe import observe
 from .ownership import Group
 from .picture import Picture
-from .plan import Action, Plan, build, refuse_adjusted_arguments, refuse_blind, refuse_foreign
+from .plan import Action, Plan, build, refuse_adjusted_arguments, refuse_start
 from .proofs import prove
 from .purge import purge
 from .push import check_imports, push
@@ -156,8 +156,7 @@ def start_only(
     owned = picture.ownership
     if owned and owned.server and owned.server.launcher:
         refuse_if_up(session.node.name, owned.server.launcher.pid)
-    refuse_foreign(picture)
-    refuse_blind(picture)
+    refuse_start(picture)
     plan = _only(Action("start", True, f"start server '{session.node.server_name}'"))
 
     def act(work: Work) -> None:
@@ -172,8 +171,7 @@ def restart(
     """Stop, free, start, wait until it generates. Files stay as they are."""
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
     refuse_adjusted_arguments(picture)
-    refuse_foreign(picture)
-    refuse_blind(picture)
+    refuse_start(picture)
     to_end = tuple(picture.ownership.to_end()) if picture.ownership else ()
     plan = Plan(
         actions=(

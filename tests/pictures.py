@@ -201,6 +201,7 @@ def healthy() -> dict[str, Any]:
                 for number, text in enumerate(LOG_LINES, start=1)
             ],
         },
+        "startable": {"problems": []},
         "weights": {
             "exists": True,
             "files": {"config.json": 900, "model.safetensors": 1_000_000},

@@ -135,6 +135,18 @@ def test_what_cannot_be_seen_is_not_touched(missing: str) -> None:
         plan(facts, pristine())
 
 
+@pytest.mark.parametrize("missing", ["program", "model"])
+def test_what_a_start_needs_is_looked_for_before_the_old_server_ends(missing: str) -> None:
+    facts = healthy()
+    started_before_the_fix(facts)
+    if missing == "program":
+        facts["startable"] = {"problems": ["/nowhere/python is not there, or cannot be executed"]}
+    else:
+        facts["configs"][pictures.MODEL] = {"exists": False, "text": None}
+    with pytest.raises(RefusedError, match=r"could not be started: .* is not there"):
+        plan(facts)
+
+
 def test_a_foreign_edit_is_refused_with_its_diff() -> None:
     sources = dict(pristine())
     text = sources[DEEPSEEK]
@@ -190,3 +202,11 @@ def test_a_version_that_the_fix_does_not_cover_is_refused() -> None:
     with pytest.raises(RefusedError, match=r"0\.5\.13"):
         plan(facts)
     assert pictures.VERSION == "0.5.9"
+
+
+def test_what_a_start_needs_and_cannot_be_seen_is_refused() -> None:
+    facts = healthy()
+    started_before_the_fix(facts)
+    facts["startable"] = {"error": {"kind": "internal", "message": "no answer"}}
+    with pytest.raises(RefusedError, match="no answer"):
+        plan(facts)

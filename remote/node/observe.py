@@ -31,6 +31,7 @@ SECTIONS = {
     "log": "logs",
     "state": "state",
     "weights": "weights",
+    "startable": "server",
 }
 
 

@@ -1,7 +1,7 @@
 """Start a server that outlives the helper and the connection, with its own log and a record of the boot."""
 
 # No pathlib on the node: importing it costs milliseconds of its CPU.
-# ruff: noqa: PTH104, PTH105, PTH108, PTH114, PTH119, PTH120, PTH122, PTH211
+# ruff: noqa: PTH104, PTH105, PTH108, PTH109, PTH112, PTH113, PTH114, PTH118, PTH119, PTH120, PTH122, PTH211
 
 from __future__ import annotations
 
@@ -111,6 +111,31 @@ def _take_stable_name(stable: str, own: str, boot_id: str) -> str | None:
     return kept
 
 
+def startable(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
+    """{program, env: {added}, cwd, log} -> {problems: [text]}: why a start would fail here.
+
+    Looks as `start` would: the program on the PATH that it would have, the folder, the log's place.
+    """
+    import shutil
+
+    problems = []
+    program, cwd, log = str(params["program"]), params.get("cwd"), absolute(params["log"])
+    base = cwd if cwd and os.path.isdir(cwd) else os.getcwd()
+    named = program if os.sep not in program else os.path.join(base, program)
+    if shutil.which(named, path=environment(params.get("env") or {}).get("PATH")) is None:
+        problems.append(f"{program} is not there, or cannot be executed")
+    if cwd is not None and not os.path.isdir(cwd):
+        problems.append(f"the folder {cwd} (cwd) is not there")
+    folder = os.path.dirname(log)
+    if not os.path.isdir(folder):
+        problems.append(f"the folder {folder} (of the log) is not there")
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        problems.append(f"the folder {folder} (of the log) is not writable")
+    elif os.path.lexists(log) and not os.path.islink(log) and not os.path.isfile(log):
+        problems.append(f"{log} (the log) is neither a file nor a link")
+    return {"problems": problems}
+
+
 @changes
 def start(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """Start a server. {argv, env: {added}, cwd, log: stable path, boot_id, record: {redacted arguments}}
@@ -176,4 +201,4 @@ def start(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     return {**found, **named, "boot_id": boot_id, "log": own}
 
 
-OPS = {"start": start}
+OPS = {"start": start, "facts.startable": startable}

@@ -45,4 +45,4 @@ def _one(id: str, picture: Picture) -> Check:
     try:
         return PROOFS[id](picture)
     except Unreadable as reason:
-        return unknown(id, "evidence", str(reason), remedy=f"inv verify --node {picture.node.name}")
+        return unknown(id, "evidence", reason.message, remedy=f"inv verify --node {picture.node.name}")

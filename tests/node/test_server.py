@@ -236,3 +236,21 @@ def test_survives_the_end_of_the_helper_and_its_session(tmp_path: Path) -> None:
 
 def test_it_is_a_change() -> None:
     assert server.start.CHANGES  # type: ignore[attr-defined]
+
+
+def test_why_a_start_would_fail_is_told_before_one_is_tried(probe: Probe, tmp_path: Path) -> None:
+    here, log = str(tmp_path), str(tmp_path / "server.log")
+
+    def problems(**wanted: object) -> list[str]:
+        params = {"program": sys.executable, "env": {}, "cwd": here, "log": log, **wanted}
+        found: list[str] = server.startable(params, probe.ctx)["problems"]
+        return found
+
+    assert problems() == []
+    assert problems(program="sh") == [], "found on PATH"
+    assert problems(program="sh", env={"PATH": here}) == ["sh is not there, or cannot be executed"]
+    assert problems(program="/nowhere/python") == ["/nowhere/python is not there, or cannot be executed"]
+    assert problems(program=str(tmp_path)) == [f"{tmp_path} is not there, or cannot be executed"]
+    assert problems(cwd="/nowhere") == ["the folder /nowhere (cwd) is not there"]
+    assert problems(log="/nowhere/server.log") == ["the folder /nowhere (of the log) is not there"]
+    assert problems(log=here) == [f"{here} (the log) is neither a file nor a link"]
