@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.kit import DEEPSEEK, PROJECT, Practice, Ran, alive, finish
+from tests.end_to_end.kit import DEEPSEEK, PROJECT, Practice, Ran, alive, finish, listeners
+from tests.support import free_port, wait_until
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -53,17 +53,18 @@ def test_somebody_elses_process_on_the_gpu(node: Practice) -> None:
 
 
 def test_somebody_elses_process_on_the_port(node: Practice, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        serve = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-        with subprocess.Popen(serve, stdin=subprocess.PIPE, pass_fds=[listener.fileno()]) as stranger:
-            port = listener.getsockname()[1]
-            listener.close()
-            try:
-                mine = node.inventory(tmp_path / "inventory.yaml", server(port=port))
-                refused(node, 5, f"port {port}", f"pid {stranger.pid}", inventory=mine)
-                assert alive(stranger.pid)
-            finally:
-                stranger.kill()
+    port = free_port()
+    serve = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
+    with subprocess.Popen(
+        serve, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    ) as stranger:
+        try:
+            wait_until(lambda: listeners(port), what="the stranger's listener")
+            mine = node.inventory(tmp_path / "inventory.yaml", server(port=port))
+            refused(node, 5, f"port {port}", f"pid {stranger.pid}", "http.server", inventory=mine)
+            assert alive(stranger.pid)
+        finally:
+            stranger.kill()
 
 
 @pytest.mark.parametrize("fault", ["gpu-tool-missing", "gpu-driver", "gpu-garbage"])
