@@ -7,7 +7,7 @@ reason is part of the answer. Never by name alone: a title says what a process i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Facts = Mapping[str, Any]
@@ -112,11 +112,11 @@ def assess(
     CPU. `booted` are (pid,
     start ticks) of servers that this toolkit started: they are ours on any port.
     """
-    processes = processes_of(procs)
-    by_pid = {process.pid: process for process in processes}
-    argv_of = {raw["pid"]: raw.get("argv") or [] for raw in procs.get("processes", [])}
     listeners = procs.get("listeners", [])
     holder_pids = {each["pid"] for each in listeners if each.get("pid") is not None}
+    processes = _with_launchers_on_the_port(processes_of(procs), holder_pids)
+    by_pid = {process.pid: process for process in processes}
+    argv_of = {raw["pid"]: raw.get("argv") or [] for raw in procs.get("processes", [])}
     # To a server that uses no GPU it is all the same who holds one: only its port can be in the way.
     without = our_gpus is not None and not our_gpus
     gpu_pids = set() if without else _gpu_pids(gpus)
@@ -150,6 +150,18 @@ def assess(
         port_holder=holder,
         port_held=bool(listeners),
     )
+
+
+def _with_launchers_on_the_port(processes: Sequence[Process], holder_pids: set[int]) -> list[Process]:
+    """Who listens on the port and has SGLang's ranks for children is their launcher, however it was
+    started: by another `command` of the inventory, or by a wrapper of somebody's own."""
+    parents = {process.ppid for process in processes if process.role in ("scheduler", "detokenizer")}
+    return [
+        replace(process, role="launcher")
+        if process.pid in holder_pids & parents and process.role in (None, "member")
+        else process
+        for process in processes
+    ]
 
 
 def _groups(

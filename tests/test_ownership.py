@@ -166,6 +166,18 @@ def test_orphans_that_hold_neither_a_gpu_nor_our_port_are_left_alone() -> None:
     assert [each.pid for each in decide(facts(orphan)).to_end()] == [900]  # who holds what is not known
 
 
+def test_a_server_on_our_port_is_ours_whatever_started_it() -> None:
+    """The inventory's `command` was changed, or a wrapper started it: its ranks tell what it is."""
+    launcher = process(100, "/opt/run_server.sh", None, sid=100)
+    rank = process(101, "sglang::scheduler_TP0", "scheduler", ppid=100, sid=100)
+    owned = decide(facts(launcher, rank, port=30000, pid=100))
+    assert owned.server is not None
+    assert [each.pid for each in owned.to_end()] == [100, 101]
+    assert owned.foreign == ()
+    stranger = process(100, "/opt/run_server.sh", None, sid=100, uid=OTHER_UID)
+    assert decide(facts(stranger, rank, port=30000, pid=100)).to_end() == []
+
+
 def test_the_default_port_is_sglangs_own() -> None:
     owned = decide(facts(process(100, "python3 -m sglang.launch_server --model-path m", "launcher")))
     assert owned.server is not None
