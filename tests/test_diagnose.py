@@ -165,3 +165,8 @@ def test_the_page_shows_the_evidence_of_all_with_verbose(monkeypatch: pytest.Mon
     assert "/proc/100/stat" not in printed(found, monkeypatch)
     assert "/proc/100/stat" in printed(found, monkeypatch, verbose=True)
     assert "the draft is the target itself" in printed(found, monkeypatch, verbose=True)
+
+
+def test_the_page_says_of_what_a_mode_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = printed(conclude(node(ids(-1, 2, 30, 58))), monkeypatch)
+    assert "prefill (eager)     DIES  RuntimeError: mat1 and mat2 shapes" in text

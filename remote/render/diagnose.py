@@ -63,7 +63,8 @@ def _word(mode: Mode) -> Text:
 
 
 def _gets(mode: Mode) -> Text:
-    text = Text(mode.gets.strip("[]"), style="skip" if mode.applies is False else "")
+    gets = mode.gets[1:-1] if mode.gets.startswith("[") else mode.gets.removeprefix("dies with ")
+    text = Text(gets, style="skip" if mode.applies is False else "")
     if mode.applies is None:
         text.append(" (not known whether it is on)", style="quiet")
     if mode.call_site:
