@@ -7,8 +7,9 @@ PYTHON ?= python3
 demo: .venv/ready
 	$(PYTHON) tools/demo.py
 
+# Two at a time: most of a test's time is waiting for servers. A file's tests share a practice node.
 test: .venv/ready
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -n 2 --dist loadfile
 
 # The commands against SGLang itself on the CPU: installs it once (2 GB), takes some minutes.
 test-real: .venv/ready
