@@ -169,4 +169,4 @@ def test_the_page_shows_the_evidence_of_all_with_verbose(monkeypatch: pytest.Mon
 
 def test_the_page_says_of_what_a_mode_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     text = printed(conclude(node(ids(-1, 2, 30, 58))), monkeypatch)
-    assert "prefill (eager)     DIES  RuntimeError: mat1 and mat2 shapes" in text
+    assert "prefill (eager)     DIES RuntimeError: mat1 and mat2 shapes" in text
