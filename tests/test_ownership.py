@@ -166,6 +166,20 @@ def test_orphans_that_hold_neither_a_gpu_nor_our_port_are_left_alone() -> None:
     assert [each.pid for each in decide(facts(orphan)).to_end()] == [900]  # who holds what is not known
 
 
+def test_to_a_server_on_the_cpu_it_is_all_the_same_who_holds_a_gpu() -> None:
+    """Only its port can be in its way; orphans of another server are neither stale nor foreign to it."""
+    orphan = process(200, "sglang::scheduler_TP0", "scheduler", sid=199)
+    holders = [{"gpu_index": 0, "pid": 901, "name": "python3", "used_mib": 4000}]
+    for known in (holders, None):
+        owned = decide(
+            facts(*server(100, 30000), orphan, port=30000, pid=100), holders=known, our_gpus=frozenset()
+        )
+        assert owned.server is not None
+        assert (owned.stale, owned.foreign) == ((), ())
+    left = decide(facts(orphan, port=30000, pid=200), our_gpus=frozenset())
+    assert [each.process.pid for each in left.stale] == [200]
+
+
 def test_a_server_on_our_port_is_ours_whatever_started_it() -> None:
     """The inventory's `command` was changed, or a wrapper started it: its ranks tell what it is."""
     launcher = process(100, "/opt/run_server.sh", None, sid=100)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,6 +55,16 @@ def test_a_healthy_node_passes_every_check() -> None:
     assert {id for id, verdict in found.items() if verdict == "skip"} == {"wiring.overlap"}
     assert not_passed() == {}
     assert checks.exit_code(prove(picture())) == ExitCode.OK
+
+
+def test_a_server_on_the_cpu_claims_nothing_about_gpus() -> None:
+    facts = healthy()
+    facts["gpus"] = {"available": False, "why": "nvidia-smi was not found", "holders": [], "gpus": []}
+    on_gpus = picture(facts)
+    args = {**on_gpus.node.server.args, "device": "cpu"}
+    node = replace(on_gpus.node, server=on_gpus.node.server.model_copy(update={"args": args}))
+    assert {check.verdict for check in prove(on_gpus, ["gpu.holders"])} == {"unknown"}
+    assert {check.verdict for check in prove(replace(on_gpus, node=node), ["gpu.holders"])} == {"skip"}
 
 
 def test_nothing_known_is_nothing_proven() -> None:
