@@ -90,10 +90,16 @@ class Work:
 def locked(session: Session, command: str, reporter: Reporter, *, wait_s: float = 0.0) -> Iterator[Work]:
     """Hold the node's lock. LockedError names the holder when another engineer has it."""
     work = Work(session, new_id(), command, reporter)
+
+    def waiting(event: dict[str, Any]) -> None:
+        other = event.get("waiting") or {}
+        reporter.note(f"waiting for the lock of {other.get('who')} ({other.get('command')})")
+
     reply = session.request(
         "lock",
         {"who": session.who, "command": command, "deploy_id": work.deploy_id, "wait_s": wait_s},
         timeout_s=wait_s + 30.0,
+        on_event=waiting,
     )
     taken = reply.get("took_over")
     if taken:

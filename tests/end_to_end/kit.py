@@ -152,7 +152,7 @@ class Practice:
     env: Mapping[str, str]
 
     def begun(self, *words: str, **more: Any) -> AbstractContextManager[subprocess.Popen[str]]:
-        return begun(*words, env=self.env, **more)
+        return begun(*words, **{"env": self.env, **more})
 
     def inv(self, *words: str, env: Mapping[str, str] | None = None) -> Ran:
         return run(*words, env={**self.env, **(env or {})})
