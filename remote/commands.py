@@ -45,7 +45,7 @@ class Change:
         return 3600.0 if self.wait else 0.0
 
 
-def _bundles(found: Inventory, name: str | None, nodes: Sequence[Node]) -> Callable[[Session], Bundle]:
+def chosen_bundles(found: Inventory, name: str | None, nodes: Sequence[Node]) -> Callable[[Session], Bundle]:
     """Each node's bundle: the one named, else its server's, else the inventory's. Read before any node is."""
     by_node = {
         node.name: bundles.find_bundle(name or node.server.fix or found.default_fix or DEFAULT_FIX)
@@ -72,7 +72,7 @@ def reading(
 
     def body() -> ExitCode:
         found, nodes = cli.load_inventory(options)
-        bundle = _bundles(found, fix, nodes)
+        bundle = chosen_bundles(found, fix, nodes)
         return cli.on_nodes(
             options, nodes, lambda session, _: verb(session, bundle(session)), view, parallel=True
         )
@@ -88,7 +88,7 @@ def changing(
     def body() -> ExitCode:
         cli.must_confirm(options, yes=change.yes, dry_run=change.dry_run)
         found, nodes = cli.load_inventory(options)
-        bundle = _bundles(found, fix, nodes)
+        bundle = chosen_bundles(found, fix, nodes)
 
         def each(session: Session, reporter: Reporter) -> Any:
             confirm = _confirm(options, change, session.node.name)
@@ -139,7 +139,7 @@ def bench_node(options: Options, fix: str | None, asked: BenchAsked) -> NoReturn
     def body() -> ExitCode:
         how = command.options_of(asked)
         found, nodes = cli.load_inventory(options)
-        bundle = _bundles(found, fix, nodes)
+        bundle = chosen_bundles(found, fix, nodes)
 
         def each(session: Session, reporter: Reporter) -> Any:
             result = run.bench(session, bundle(session), reporter, how)
@@ -164,7 +164,7 @@ def status_of(options: Options, fix: str | None, watch: bool) -> NoReturn:
                 "--watch and --json do not go together", hint="run inv status --json again and again"
             )
         found, nodes = cli.load_inventory(options)
-        bundle = _bundles(found, fix, nodes)
+        bundle = chosen_bundles(found, fix, nodes)
 
         def each(session: Session, _: Reporter) -> Any:
             show.watched(lambda: status.status(session, bundle(session)), WATCH_EVERY_S)
@@ -230,7 +230,7 @@ CHANGING: dict[str, Changing] = {
 def health(options: Options, fix: str | None) -> NoReturn:
     def body() -> ExitCode:
         found, nodes = cli.load_inventory(options)
-        bundle = _bundles(found, fix, nodes)
+        bundle = chosen_bundles(found, fix, nodes)
         return cli.on_nodes(
             options,
             nodes,
