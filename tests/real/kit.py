@@ -16,8 +16,9 @@ from tests.end_to_end.kit import Practice, Ran, begun, down, environment, finish
 
 # A command that starts a server, with SGLang's packages to be installed before: generous, for busy machines.
 TIMEOUT_S = 1200.0
-# Few and short answers: a forward pass takes tens of milliseconds here.
-BENCH = ("--requests", "6", "--concurrency", "2", "--max-tokens", "24")
+# Few and short: a token is a byte for this model, and a forward pass takes tens of milliseconds here.
+PROMPTS = Path(__file__).with_name("prompts.txt")
+BENCH = ("--prompts", str(PROMPTS), "--concurrency", "2", "--max-tokens", "32")
 
 
 @dataclass(frozen=True)

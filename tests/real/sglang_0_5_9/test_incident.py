@@ -18,7 +18,6 @@ from tests.end_to_end.kit import DEEPSEEK
 from tests.real.kit import TIMEOUT_S, Real, ask, generate, state_of, title_of
 from tests.support import wait_until
 
-VERSION = "0.5.9"
 CONTRACT = ["embed", "in:2", "in:4"]
 # What a server without a GPU cannot have: graphs, and holders of GPUs. Two-batch overlap is off.
 SKIPPED = {"wiring.graph", "wiring.overlap", "gpu.holders"}

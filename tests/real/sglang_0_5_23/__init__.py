@@ -1,0 +1,1 @@
+"""A version that captures the embedding by itself, and speaks differently."""
