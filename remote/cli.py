@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Protocol
 from . import inventory, secrets
 from .errors import ExitCode, FixopsError, InterruptedByUser, UsageError, worst
 from .inventory import Inventory, Node
-from .redact import cleaner
+from .redact import clean_tree, cleaner
 from .render.console import console, print_error, print_json
 from .render.reporter import TerminalReporter
 from .reporting import Reporter, Silent
@@ -127,7 +127,7 @@ def finish(
             "error": error_json(first) if first else None,
             **(more or {}),
         }
-        print_json(_clean_tree(document, clean_text))
+        print_json(clean_tree(document, clean_text))
     for each in [error] if error else [outcome.error for outcome in failed]:
         if each is not None:
             print_error(_clean_error(each))
@@ -145,18 +145,8 @@ def clean_text(text: str) -> str:
 
 def _clean_error(error: FixopsError) -> FixopsError:
     error.message, error.hint = clean_text(error.message), clean_text(error.hint)
-    error.data = _clean_tree(error.data, clean_text)
+    error.data = clean_tree(error.data, clean_text)
     return error
-
-
-def _clean_tree(value: Any, clean: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, dict):
-        return {key: _clean_tree(item, clean) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_clean_tree(item, clean) for item in value]
-    return value
 
 
 def load_inventory(options: Options) -> tuple[Inventory, list[Node]]:
@@ -167,11 +157,13 @@ def load_inventory(options: Options) -> tuple[Inventory, list[Node]]:
     return found, nodes
 
 
-def on_nodes(options: Options, nodes: Sequence[Node], each: Each, show: Show, *, parallel: bool) -> ExitCode:
+def on_nodes(
+    options: Options, nodes: Sequence[Node], each: Each, show: Show, *, parallel: bool, go_on: bool = False
+) -> ExitCode:
     """Run `each` on every node: side by side when it only reads, else one after another.
 
     A changing command stops at the first node that it could not finish: the rest of the group keeps
-    what it has.
+    what it has. `go_on`: one that only reads, but one node at a time, goes on unless it was interrupted.
     """
     outcomes: list[Outcome] = []
     if parallel and len(nodes) > 1:
@@ -189,6 +181,8 @@ def on_nodes(options: Options, nodes: Sequence[Node], each: Each, show: Show, *,
         outcomes.append(outcome)
         _show(options, outcome, show)
         if outcome.error is not None and not parallel:
+            if go_on and outcome.exit_code != ExitCode.INTERRUPTED:
+                continue
             break
     return finish(options, outcomes)
 

@@ -149,7 +149,7 @@ def bench_node(options: Options, fix: str | None, asked: BenchAsked) -> NoReturn
                 show_bench(result)
             raise command.interrupted(result)
 
-        return cli.on_nodes(options, nodes, each, show_bench, parallel=False)
+        return cli.on_nodes(options, nodes, each, show_bench, parallel=False, go_on=True)
 
     cli.guarded(options, body)
 

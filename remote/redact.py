@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from .sglang.redact import redact_text
 
@@ -20,3 +21,14 @@ def cleaner(secrets: Iterable[str]) -> Callable[[str], str]:
         return redact_text(text)
 
     return clean
+
+
+def clean_tree(value: Any, clean: Callable[[str], str]) -> Any:
+    """A JSON value with every text in it passed through `clean`; keys stay as they are."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {key: clean_tree(item, clean) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean_tree(item, clean) for item in value]
+    return value

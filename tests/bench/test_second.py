@@ -23,6 +23,7 @@ from tests.bench.test_cases import PRINTED, client_result
 from tests.bench.test_run import Place, place
 from tests.node.kit import Probe
 from tests.support import wait_until
+from tests.wheels import wheel_source
 
 # What the real one does, as far as anybody outside sees: reads the dataset, prints a report, appends a line.
 CLIENT = """
@@ -168,6 +169,10 @@ def test_its_arguments_are_those_that_every_version_knows(tmp_path: Path) -> Non
     assert pairs["--sharegpt-output-len"] == "99"
     assert pairs["--backend"] == "sglang"
     assert "--disable-ignore-eos" in words
+    for version in ("0.5.5", "0.5.9", "0.5.12"):
+        source = wheel_source(version, second.MODULES["sglang.bench_serving"]).decode()
+        unknown = [word for word in words if word.startswith("--") and f'"{word}"' not in source]
+        assert unknown == [], version
 
 
 def test_requests_that_failed_in_it() -> None:
