@@ -13,6 +13,7 @@ import pytest
 
 from remote.node.base import OpError
 from remote.node.load import bench, repetition
+from remote.sglang.metrics import generation
 from tests.bench.kit import HEAD, Exchange, Scripted, meta, reply, serving
 from tests.node.kit import Probe
 from tests.support import free_port, wait_until
@@ -78,6 +79,26 @@ def test_an_answer_may_come_in_pieces_of_any_size(probe: Probe, size: int) -> No
     assert record["error"] is None
     assert record["meta"]["spec_verify_ct"] == 4
     assert record["events"] == 3
+
+
+def test_a_real_servers_stream(probe: Probe) -> None:
+    """Captured from SGLang 0.5.23 with EAGLE-3: 24 tokens in six events, five verifications."""
+    stream = (Path(__file__).parent / "captures" / "generate_stream_0.5.23.sse").read_bytes()
+
+    def script(exchange: Exchange) -> None:
+        exchange.send(HEAD)
+        exchange.chunk(stream)
+        exchange.send(b"0\r\n\r\n")
+
+    record = only(run(script, probe)[0])
+    assert record["error"] is None
+    assert record["events"] == 6
+    assert (record["meta"]["completion_tokens"], record["meta"]["spec_verify_ct"]) == (24, 5)
+    assert record["meta"]["spec_correct_drafts_histogram"] == [0, 0, 1, 0, 0, 4]
+    told = generation(record["meta"])
+    assert told.accept_len == told.accept_len_server == 4.8
+    assert record["output"]["tokens"] == 24
+    assert record["output"]["repetition"] is None
 
 
 def test_events_may_end_with_carriage_returns(probe: Probe) -> None:
