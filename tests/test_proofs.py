@@ -233,6 +233,12 @@ def narrow_fc(facts: Facts) -> None:
     facts["weights"]["shapes"]["fc.weight"] = [7168, 2 * 7168]
 
 
+def no_eagle3_draft(facts: Facts) -> None:
+    """It would load none of the weights: they are named as an EAGLE-3 draft's."""
+    text = facts["configs"][DRAFT]["text"]
+    facts["configs"][DRAFT]["text"] = text.replace("LlamaForCausalLMEagle3", "LlamaForCausalLM")
+
+
 def no_head(facts: Facts) -> None:
     """It would be left at random values, and nothing would be accepted: no error anywhere."""
     del facts["weights"]["shapes"]["lm_head.weight"]
@@ -289,7 +295,7 @@ GONE |= {"log.boot", "health.http", "health.generate", "args.effective"}
         (one_rank_silent, {"log.capture": "fail"}),
         (other_capture, {"log.capture": "fail"}),
         (log_absent, {"log.boot": "unknown", "log.capture": "unknown", "log.errors": "unknown"}),
-        (log_elsewhere, {"log.boot": "fail"}),
+        (log_elsewhere, {"log.boot": "fail", "log.capture": "unknown", "log.errors": "unknown"}),
         (log_cut_off, {"log.boot": "unknown", "log.capture": "fail"}),
         (hangs_with_200, {"health.generate": "fail"}),
         (no_tokens, {"health.generate": "fail"}),
@@ -297,6 +303,7 @@ GONE |= {"log.boot", "health.http", "health.generate", "args.effective"}
         (unhealthy, {"health.http": "fail"}),
         (no_weights, {"config.draft": "fail"}),
         (narrow_fc, {"config.draft": "fail"}),
+        (no_eagle3_draft, {"config.draft": "fail"}),
         (no_head, {"config.draft": "fail"}),
         (pickled_weights, {"config.draft": "unknown"}),
         (other_interpreter, {"source.file": "fail"}),
@@ -319,6 +326,69 @@ def test_arguments_that_nobody_tells_are_unknown() -> None:
     found = not_passed(changed(arguments_not_told))
     assert found["args.effective"] == "unknown"  # the record in the log is not all of them
     assert set(found) <= {"args.effective", "wiring.overlap"}
+
+
+def test_a_log_of_another_boot_tells_nothing_of_the_server_that_runs() -> None:
+    def unasked_and_elsewhere(facts: Facts) -> None:
+        log_elsewhere(facts)
+        arguments_not_told(facts)
+        words = ", ".join(f"{name}={value!r}" for name, value in pictures.EFFECTIVE.items())
+        facts["log"]["matches"][0]["text"] = f"[2026-11-29 10:00:00] server_args=ServerArgs({words})"
+
+    found = not_passed(changed(unasked_and_elsewhere))
+    assert found["args.effective"] == "unknown"
+    assert found["log.capture"] == "unknown"
+
+
+def test_a_record_in_the_log_tells_the_arguments_of_the_server_that_runs() -> None:
+    def unasked(facts: Facts) -> None:
+        arguments_not_told(facts)
+        words = ", ".join(f"{name}={value!r}" for name, value in pictures.EFFECTIVE.items())
+        facts["log"]["matches"][0]["text"] = f"[2026-11-29 10:00:00] server_args=ServerArgs({words})"
+
+    def unasked_and_gone(facts: Facts) -> None:
+        unasked(facts)
+        no_server(facts)
+
+    assert not_passed(changed(unasked)) == {}
+    assert not_passed(changed(unasked_and_gone))["args.effective"] == "unknown"
+
+
+def test_a_file_that_is_gone_may_have_gone_after_the_start() -> None:
+    found = not_passed(sources={**fixed(), DEEPSEEK: None})
+    assert found["process.after_fix"] == "unknown"
+    assert found["source.state"] == "fail"
+
+
+def test_files_that_cannot_be_read_may_have_changed_after_the_start() -> None:
+    facts = dict(picture().facts)
+    facts["files"] = {**facts["files"], GRAPH: {"error": {"kind": "permission", "message": "not allowed"}}}
+    assert not_passed(facts)["process.after_fix"] == "unknown"
+
+
+def test_processes_that_cannot_be_read_may_import_another_tree() -> None:
+    facts = healthy()
+    facts["procs"] = {"error": {"kind": "permission", "message": "not allowed"}}
+    assert not_passed(facts)["source.file"] == "unknown"
+
+
+@pytest.mark.parametrize("more", [{}, {"restored": STARTED_S}])
+def test_a_copy_that_was_patched_and_is_not_imported_is_named(more: dict[str, Any]) -> None:
+    """It is on the interpreter's path, behind another one: what a deploy put there is not what runs."""
+    other = "/opt/sglang/lib/python3.11/patched"
+    facts = healthy()
+    facts["package"]["copies"] = [{"root": other, "version": "0.5.9", "kind": "wheel", "why": "on the path"}]
+    files = [{"named": f"{other}/{DEEPSEEK}"}, {"named": DRAFT}]
+    facts["state"]["deploys"] = [{"id": "d1", "files": files, **more}]
+    found = {check.id: check for check in prove(picture(facts, sources=pristine()))}
+    assert found["source.file"].verdict == ("pass" if more else "fail")
+    assert other in (found["source.file"].observed if not more else other)
+    # What is imported has the fix: it is all the same what lies behind it.
+    assert not_passed(facts) == {}
+
+
+def test_a_mode_that_is_off_is_skipped_whatever_the_configuration() -> None:
+    assert verdicts(changed(no_config))["wiring.overlap"] == "skip"
 
 
 def test_unpatched_source_fails_on_state_behaviour_and_wiring() -> None:

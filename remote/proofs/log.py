@@ -23,15 +23,13 @@ def boot(picture: Picture) -> Check:
     launcher = owned.server.launcher if owned and owned.server else None
     if launcher is None:
         return failed(id, expected, "no server of ours runs", remedy=f"inv restart --node {node.name}")
-    raw = next(p for p in picture.section("procs")["processes"] if p["pid"] == launcher.pid)
-    written = raw.get("log_fds")
-    real = log.get("real_path", path)
-    if written and real not in written:
+    elsewhere = written_elsewhere(picture)
+    if elsewhere is not None:
         return failed(
             id,
             expected,
-            f"the server writes to {written[0]}, not to {path}",
-            Evidence(f"/proc/{launcher.pid}/fd/1", written[0]),
+            f"the server writes to {elsewhere.text}, not to {path}",
+            elsewhere,
             remedy=f"set `log` in the inventory, or: inv restart --node {node.name}",
         )
     if picture.boot is None:
@@ -43,7 +41,7 @@ def boot(picture: Picture) -> Check:
         if picture.boot.state == "failed":
             return failed(id, expected, _failure(picture), evidence, remedy=f"{remedy} --errors")
         return unknown(id, expected, f"the log's last boot is {picture.boot.state}", evidence, remedy=remedy)
-    if not written:
+    if not _writes_to(picture, launcher.pid):
         return unknown(
             id,
             expected,
@@ -52,6 +50,33 @@ def boot(picture: Picture) -> Check:
             remedy=remedy,
         )
     return passed(id, expected, f"ready at {picture.boot.ready_at}", evidence)
+
+
+def _writes_to(picture: Picture, pid: int) -> list[str]:
+    """The files that a process has as its standard output and error; empty where that cannot be seen."""
+    raw = next(p for p in picture.section("procs")["processes"] if p["pid"] == pid)
+    return raw.get("log_fds") or []
+
+
+def written_elsewhere(picture: Picture) -> Evidence | None:
+    """The running server's real log, if it is not the inventory's: that one is then another boot's."""
+    owned, log = picture.ownership, picture.section("log")
+    launcher = owned.server.launcher if owned and owned.server else None
+    if launcher is None:
+        return None
+    written = _writes_to(picture, launcher.pid)
+    if not written or log.get("real_path", picture.node.server.log) in written:
+        return None
+    return Evidence(f"/proc/{launcher.pid}/fd/1", written[0])
+
+
+def _not_its_own(picture: Picture, id: str, expected: str) -> Check | None:
+    """The log has nothing to say of the running server. Unknown, whatever stands in it."""
+    elsewhere = written_elsewhere(picture)
+    if elsewhere is None:
+        return None
+    why = f"the server writes to {elsewhere.text}: what {picture.node.server.log} says is of another boot"
+    return unknown(id, expected, why, elsewhere, remedy=f"inv restart --node {picture.node.name}")
 
 
 def _failure(picture: Picture) -> str:
@@ -74,6 +99,9 @@ def capture(picture: Picture) -> Check:
     remedy = f"inv logs --grep capture --node {picture.node.name}"
     if not log.get("exists"):
         return unknown(id, expected, f"{path} does not exist", Evidence(path, "absent"), remedy=remedy)
+    other = _not_its_own(picture, id, expected)
+    if other is not None:
+        return other
     marker = re.compile(bundle.marker)
     captures: dict[str, list[tuple[int, list[str], str]]] = {}
     for line in log["matches"]:
@@ -114,6 +142,9 @@ def errors(picture: Picture) -> Check:
     path = picture.node.server.log
     if not picture.section("log").get("exists"):
         return unknown(id, expected, f"{path} does not exist", Evidence(path, "absent"), remedy=remedy)
+    other = _not_its_own(picture, id, expected)
+    if other is not None:
+        return other
     if picture.boot is None:
         return unknown(id, expected, f"{path} holds no line of a boot", remedy=remedy)
     failure = picture.boot.failure

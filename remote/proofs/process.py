@@ -99,14 +99,13 @@ def after_fix(picture: Picture) -> Check:
     restart = f"inv restart --node {picture.node.name}"
     if owned.server is None or owned.server.launcher is None:
         return failed(id, expected, "no server of ours runs", remedy=restart)
-    files = dict(picture.section("files"))
-    changed = {
-        picture.path_of(file.path): files[file.path]["ctime_ns"]
+    facts = {
+        picture.path_of(file.path): picture.section("files").get(file.path, {})
         for file in (picture.fix.files if picture.fix else ())
-        if files.get(file.path, {}).get("exists")
     }
-    if picture.config and picture.config.facts.get("exists"):
-        changed[picture.config.path] = picture.config.facts["ctime_ns"]
+    if picture.config:
+        facts[picture.config.path] = picture.config.facts
+    changed = {path: fact["ctime_ns"] for path, fact in facts.items() if fact.get("exists")}
     if not changed:
         return unknown(
             id, expected, "no file of the bundle was found", remedy=f"inv fixes --node {picture.node.name}"
@@ -126,6 +125,12 @@ def after_fix(picture: Picture) -> Check:
             *evidence,
             remedy=restart,
         )
+    unseen = [f"{path} is not there" for path in facts if path not in changed]
+    if picture.fix is None:
+        unseen.insert(0, picture.problem or "no SGLang was found")
+    if unseen:
+        why = f"{unseen[0]}: when it changed cannot be told"
+        return unknown(id, expected, why, *evidence, remedy=f"inv verify --node {picture.node.name}")
     return passed(id, expected, f"started {_clock(first.start_time)}", *evidence)
 
 

@@ -9,6 +9,7 @@ from ..checks import Check, Evidence, failed, passed, unknown
 from ..intent import wanted_args
 from ..picture import Picture
 from ..sglang.adjustments import same
+from .log import written_elsewhere
 
 
 def effective(picture: Picture) -> Check:
@@ -55,11 +56,21 @@ def effective(picture: Picture) -> Check:
 
 
 def told(picture: Picture) -> tuple[Mapping[str, Any] | None, str]:
-    """The arguments that the server runs with, and where they are told: by itself, else in its log."""
+    """The arguments that the server runs with, and where they are told: by itself, else in its log.
+
+    The log of a server that is gone, or that writes elsewhere, tells nothing of one that runs.
+    """
     if picture.effective is not None:
         return picture.effective, "/server_info"
     boot = picture.boot
-    if boot is not None and boot.args is not None and boot.args_record == "complete":
+    runs = picture.ownership is not None and picture.ownership.server is not None
+    if (
+        boot is not None
+        and boot.args is not None
+        and boot.args_record == "complete"
+        and runs
+        and written_elsewhere(picture) is None
+    ):
         return boot.args, f"{picture.node.server.log}: server_args record"
     return None, ""
 

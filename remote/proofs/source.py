@@ -43,6 +43,11 @@ def file(picture: Picture) -> Check:
             mismatch,
             remedy=_remedy(picture, "inv restart"),
         )
+    shadowed = _shadowed(picture, [copy["root"] for copy in others])
+    if shadowed:
+        remedy = _remedy(picture, "inv diagnose")
+        return failed(id, expected, shadowed.text, shadowed, *evidence, remedy=remedy)
+    picture.section("procs")
     unread = _unread(picture)
     if unread:
         return unknown(id, expected, unread, *evidence, remedy=_remedy(picture, "inv restart"))
@@ -74,6 +79,21 @@ def _other_interpreter(picture: Picture) -> Evidence | None:
         return Evidence(
             f"{where}/cwd", f"the running server was started in {raw['cwd']}, which holds an sglang"
         )
+    return None
+
+
+def _shadowed(picture: Picture, others: list[str]) -> Evidence | None:
+    """A deploy patched one copy on the interpreter's path, and another one, without the fix, is imported."""
+    if picture.fix is not None and picture.fix.state in ("ours", "native"):
+        return None
+    for deploy in reversed((picture.facts.get("state") or {}).get("deploys") or []):
+        patched = [file["named"] for file in deploy.get("files") or [] if file["named"].endswith(".py")]
+        if not patched or deploy.get("restored"):
+            continue
+        roots = [root for root in others if all(path.startswith(f"{root}/") for path in patched)]
+        if roots:
+            return Evidence(roots[0], f"deploy {deploy['id']} patched the copy in {roots[0]}, not this one")
+        return None
     return None
 
 
@@ -168,7 +188,7 @@ def behaviour(picture: Picture) -> Check:
         return unknown(
             id,
             expected,
-            "the model's config.json or the source could not be read",
+            "the source or a config.json could not be read, or does not take the bundle's ids",
             remedy=_remedy(picture, "inv diagnose"),
         )
     evidence = Evidence(result.call_site or "installed source", result.explain)

@@ -32,24 +32,24 @@ def _mode(picture: Picture, mode: str) -> Check:
         return skipped(id, _NAMES[mode], "the bundle promises no wiring")
     expected = f"{_NAMES[mode]}: [{', '.join(contract)}]"
     diagnose = f"inv diagnose --node {picture.node.name}"
-    if picture.wiring is None:
-        why = "the model's or the draft's config.json, or the source, could not be read"
-        return unknown(id, expected, why, remedy=diagnose)
-    result: wiring.ModeResult = getattr(picture.wiring, mode)
-    evidence = Evidence(result.call_site or "installed source", result.explain)
     arguments = picture.effective or (picture.boot.args if picture.boot else None)
     applies = wiring.applies(mode, dict(arguments)) if arguments is not None else None
+    result: wiring.ModeResult | None = getattr(picture.wiring, mode, None)
+    seen = () if result is None else (Evidence(result.call_site or "installed source", result.explain),)
     if applies is False:
-        return skipped(id, expected, "this mode is off on this server", evidence)
+        return skipped(id, expected, "this mode is off on this server", *seen)
+    if result is None:
+        why = "the model's or the draft's config.json, or the source, could not be read"
+        return unknown(id, expected, why, remedy=diagnose)
     match wiring.compare(result, contract):
         case "match":
-            return passed(id, expected, f"[{', '.join(result.layers or ())}]", evidence)
+            return passed(id, expected, f"[{', '.join(result.layers or ())}]", *seen)
         case "unknown":
-            return unknown(id, expected, result.unknown or "not computed", evidence, remedy=diagnose)
+            return unknown(id, expected, result.unknown or "not computed", *seen, remedy=diagnose)
         case _ if applies is None and mode == "overlap":
             # Off unless asked for: without the server's arguments a wrong wiring here is no claim.
             why = "it is not known whether two-batch overlap is on"
-            return unknown(id, expected, why, evidence, remedy=diagnose)
+            return unknown(id, expected, why, *seen, remedy=diagnose)
         case _:
             observed = result.error or f"[{', '.join(result.layers or ())}]"
-            return failed(id, expected, observed, evidence, remedy=diagnose)
+            return failed(id, expected, observed, *seen, remedy=diagnose)
