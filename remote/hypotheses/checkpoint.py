@@ -52,17 +52,13 @@ def weights(cause: Cause, picture: Picture) -> Hypothesis:
 
 
 def architecture(cause: Cause, picture: Picture) -> Hypothesis:
-    """SGLang's drafts for EAGLE-3 have it in their name: LlamaForCausalLMEagle3, Eagle3DeepseekV2ForCausalLM,
-    and MistralLarge3ForCausalLMEagle (models/*eagle*.py of 0.5.5 to 0.5.23)."""
     if picture.draft is None:
         return _unread(cause, picture)
-    names = picture.draft.get("architectures")
     seen = _config(picture, "architectures")
-    if not isinstance(names, list) or not names:
-        return cause.holds("its config.json names no architecture", seen, remedy=_replace(picture))
-    if not any("eagle" in str(name).lower() for name in names):
-        return cause.holds(f"its architecture is {names[0]}", seen, remedy=_replace(picture))
-    return cause.refuted(f"{names[0]}", seen)
+    wrong = draft.architecture_problem(picture.draft)
+    if wrong:
+        return cause.holds(wrong, seen, remedy=_replace(picture))
+    return cause.refuted(seen.text, seen)
 
 
 def layers(cause: Cause, picture: Picture) -> Hypothesis:

@@ -66,6 +66,21 @@ def _vocabulary(config: Mapping[str, object], header: Mapping[str, Sequence[int]
             yield Problem("draft-vocab", f"{name} has {count} rows and the config says {size}")
 
 
+def architecture_problem(config: Mapping[str, object]) -> str | None:
+    """Why a draft's class is none of EAGLE-3; None if it may be one.
+
+    SGLang's have it in their names: LlamaForCausalLMEagle3, Eagle3DeepseekV2ForCausalLM, and
+    MistralLarge3ForCausalLMEagle (models/*eagle*.py of 0.5.5 to 0.5.23). Any other class loads none of the
+    draft's weights, or does not take the target's states.
+    """
+    names = config.get("architectures")
+    if not isinstance(names, list) or not names:
+        return "its config.json names no architecture"
+    if not any("eagle" in str(name).lower() for name in names):
+        return f"its architecture is {names[0]}, which is no EAGLE-3 draft"
+    return None
+
+
 def problems(
     config: Mapping[str, object],
     *,
@@ -82,6 +97,9 @@ def problems(
     found: list[Problem] = []
     if algorithm == "EAGLE" and any("eagle3" in str(name).lower() for name in names):
         found.append(Problem("draft-arch", f"{names[0]} is an EAGLE-3 draft: the algorithm must be EAGLE3"))
+    stranger = architecture_problem(config) if algorithm == "EAGLE3" else None
+    if stranger is not None:
+        found.append(Problem("draft-arch", stranger))
     found += _layers(config, list(header or ()))
     found += _vocabulary(config, header) if header is not None else ()
     found += _files(files, shards) if files is not None else ()

@@ -123,6 +123,26 @@ def test_036_everything_green_and_nothing_accepted() -> None:
     assert [problem.code for problem in draft.problems(config, algorithm="EAGLE")] == ["draft-arch"]
 
 
+@pytest.mark.parametrize(
+    ("architectures", "wrong"),
+    [
+        (["LlamaForCausalLMEagle3"], False),
+        (["Eagle3DeepseekV2ForCausalLM"], False),
+        (["MistralLarge3ForCausalLMEagle"], False),
+        (["LlamaForCausalLM"], True),
+        (["DeepseekV3ForCausalLM"], True),
+        ([], True),
+        (None, True),
+    ],
+)
+def test_a_class_that_is_no_eagle3_draft(architectures: list[str] | None, wrong: bool) -> None:
+    config = {"architectures": architectures}
+    found = [problem.code for problem in draft.problems(config, algorithm="EAGLE3")]
+    assert found == (["draft-arch"] if wrong else [])
+    # MTP heads are drafts for EAGLE, and have any name.
+    assert draft.problems({"architectures": ["DeepseekV3ForCausalLMNextN"]}, algorithm="EAGLE") == []
+
+
 def test_037_a_head_that_is_not_in_the_weights() -> None:
     config = {"vocab_size": 163840, "draft_vocab_size": 163840, "tie_word_embeddings": False}
     names = ["fc.weight", "midlayer.input_layernorm.weight", "norm.weight"]
