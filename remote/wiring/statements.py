@@ -22,7 +22,7 @@ from .machine import (
     type_name,
 )
 from .natives import EXCEPTIONS
-from .operators import binary, subscript
+from .operators import PYTHON_ERRORS, binary, python_error, subscript
 from .values import (
     Buffer,
     Class,
@@ -253,8 +253,22 @@ def _delete(run: Run, frame: Frame, node: ast.Delete) -> None:
             receiver = evaluate(run, frame, target.value)
             if isinstance(receiver, Instance | Stub | Tensor):
                 receiver.attrs.pop(target.attr, None)
+        elif isinstance(target, ast.Subscript):
+            _delete_item(run, frame, target)
         else:
             raise Unfollowed(f"del of {type(target).__name__}, at {run.where}")
+
+
+def _delete_item(run: Run, frame: Frame, target: ast.Subscript) -> None:
+    receiver, index = evaluate(run, frame, target.value), evaluate(run, frame, target.slice)
+    parts = (index.start, index.stop, index.step) if isinstance(index, slice) else (index,)
+    if not isinstance(receiver, list | dict) or any(isinstance(part, Stub) for part in parts):
+        raise Unfollowed(f"del of an element of {show(receiver)}, at {run.where}")
+    affordable(run, index)
+    try:
+        del receiver[index]  # type: ignore[arg-type]
+    except PYTHON_ERRORS as error:
+        raise python_error(error) from None
 
 
 def _expression(run: Run, frame: Frame, node: ast.Expr) -> None:

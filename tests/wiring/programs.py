@@ -171,3 +171,22 @@ def deleted(n):
 
 def sorting(n):
     return sorted([[2, n], [1, n]], key=lambda pair: pair[0]), [3, n, -1].index(n)
+
+
+def deleted_items(n):
+    a, d = [1, 2, 3, 4, 5], {"x": 1, "y": n}
+    del a[0], a[1:3], d["x"]
+    del a[n]
+    return a, d
+
+
+def lists_in_place(n):
+    a = [n]
+    a += (2,)
+    a.insert(0, 3)
+    a.extend([4, 5])
+    a[1:1] = [6]
+    a.append(a.pop(0))
+    a.remove(4)
+    a.reverse()
+    return a, a.pop(), a[::-1], [7, *a], a * 2

@@ -25,6 +25,7 @@ SET_FLAG = "            self.model.capture_embedding_for_eagle3 = -1 in layer_id
 INIT_FLAG = "        self.capture_embedding_for_eagle3 = False\n"
 IN_LOOP = "                        aux_hidden_states.append(hidden_states + residual)\n"
 RETURN = "        return hidden_states, aux_hidden_states\n"
+FRONT = "aux_hidden_states = [hidden_states + residual, *aux_hidden_states]"
 GRAPH_CALL = "            self.model_runner.model.set_eagle3_layers_to_capture()\n"
 
 
@@ -40,6 +41,13 @@ MISMATCHES = {
     "only the residual": (IN_LOOP, IN_LOOP.replace("hidden_states + residual", "residual.clone()")),
     "the order is turned": (RETURN, RETURN.replace("aux_hidden_states", "aux_hidden_states[::-1]")),
     "inserted at the front": (IN_LOOP, IN_LOOP.replace("append(", "insert(0, ")),
+    "added at the front": (
+        IN_LOOP,
+        IN_LOOP.replace("aux_hidden_states.append(hidden_states + residual)", FRONT),
+    ),
+    "turned in place": (RETURN, f"        aux_hidden_states.reverse()\n{RETURN}"),
+    "the first put last": (RETURN, f"        aux_hidden_states.append(aux_hidden_states.pop(0))\n{RETURN}"),
+    "one twice": (RETURN, f"        aux_hidden_states[0] = aux_hidden_states[1]\n{RETURN}"),
     "the layer's output instead of its input": (
         FILTER,
         "[val + 1 + 1 for val in sorted(layer_ids) if val >= 0]",
@@ -68,6 +76,22 @@ def test_what_depends_on_an_argument_is_unknown_without_it() -> None:
     assert wiring.compare(exchanged, CONTRACT) == "match"
 
 
+SAME = {
+    "extended": "aux_hidden_states.extend([hidden_states + residual])",
+    "added in place": "aux_hidden_states += [hidden_states + residual]",
+    "inserted at the end": "aux_hidden_states.insert(len(aux_hidden_states), hidden_states + residual)",
+    "put into a slice": "aux_hidden_states[len(aux_hidden_states) :] = [hidden_states + residual]",
+    "put into a new list": "aux_hidden_states = aux_hidden_states + [hidden_states + residual]",
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_another_way_to_capture_is_a_match(name: str) -> None:
+    sources = _three(MODEL, IN_LOOP, IN_LOOP.replace(IN_LOOP.strip(), SAME[name]))
+    found = compute(sources, VERSION, IDS, server_args={"moe_a2a_backend": "none"}).eager
+    assert wiring.compare(found, CONTRACT) == "match", told(found)
+
+
 CRASHES = {
     "-1 is not filtered": (FILTER, "[val + 1 for val in layer_ids]", "TypeError"),
     "the flag is set on the outer model": (
@@ -81,6 +105,7 @@ CRASHES = {
         f"{IN_LOOP}                aux_hidden_states.append(hidden_states.clone())\n",
         "RuntimeError: mat1 and mat2",
     ),
+    "one taken out": (RETURN, f"        del aux_hidden_states[0]\n{RETURN}", "RuntimeError: mat1 and mat2"),
     "the list is not made": ("        aux_hidden_states = []\n", "", "NameError"),
     "the hook has another name": (
         "def set_eagle3_layers_to_capture(",
