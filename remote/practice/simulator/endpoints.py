@@ -155,8 +155,10 @@ class Endpoints:
     def get_load(self, body: dict[str, Any]) -> Reply:
         del body
         self._warn("/get_load", "/v1/loads", since=self.server.spoken.get_load_deprecated)
+        # Fields of a message between SGLang's processes; without data parallelism there is no rank.
+        around = {"rid": None, "http_worker_ipc": None, "dp_rank": None}
         load = self.frontend.control("load")
-        return _json([{"dp_rank": 0, **load, "num_tokens": 0, "ts_tic": time.perf_counter()}])
+        return _json([{**around, **load, "num_tokens": 0, "ts_tic": time.perf_counter()}])
 
     def v1_models(self, body: dict[str, Any]) -> Reply:
         del body
@@ -223,6 +225,7 @@ class Endpoints:
             "total_tokens": meta["prompt_tokens"] + meta["completion_tokens"],
             "completion_tokens": meta["completion_tokens"],
             "prompt_tokens_details": None,
+            "reasoning_tokens": 0,
         }
         choice = {
             "index": 0,

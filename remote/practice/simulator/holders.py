@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from .procs import starttime_ticks
+from .procs import living_since, starttime_ticks
 
 
 def gpu_of(rank: int, base: int, step: int, environ: Mapping[str, str] = os.environ) -> int | None:
@@ -43,7 +43,7 @@ class Holder:
             with contextlib.suppress(OSError, ValueError, KeyError):
                 entry = json.loads(path.read_text(encoding="utf-8"))
                 mine = entry["gpu"] == self._fixed["gpu"] and entry["pid"] != os.getpid()
-                if mine and starttime_ticks(entry["pid"]) == entry["starttime_ticks"]:
+                if mine and living_since(entry["pid"]) == entry["starttime_ticks"]:
                     total += int(entry["used_mib"])
         return total
 

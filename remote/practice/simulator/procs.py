@@ -113,3 +113,20 @@ def kill_hard(pids: Iterable[int]) -> None:
 def starttime_ticks(pid: int) -> int:
     """Field 22 of /proc/PID/stat: start time in clock ticks since boot."""
     return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+
+
+def living_since(pid: int) -> int | None:
+    """Start time of a process that holds what it was given; None if it is gone.
+
+    A zombie has given its memory back, unless other threads of it live (a CUDA context's end waits for them).
+    """
+    with contextlib.suppress(OSError, IndexError):
+        states = [_state(path) for path in Path(f"/proc/{pid}/task").iterdir()]
+        if any(state not in (b"Z", b"X") for state in states):
+            return starttime_ticks(pid)
+    return None
+
+
+def _state(path: Path) -> bytes:
+    """The state letter of a thread (proc(5), field 3)."""
+    return path.joinpath("stat").read_bytes().rpartition(b")")[2].split()[0]

@@ -176,6 +176,9 @@ class Scheduler:
             },
             "effective_max_running_requests_per_dp": self.max_running,
         }
+        if self.server.values["speculative_algorithm"] and self.server.spoken.number < (0, 5, 10):
+            # The target's worker leaves these among the arguments, for the draft's (model_runner.py).
+            found |= {"draft_runner_cache_size": self.tokens, "max_num_reqs": self.max_running}
         if self.total_spec_forward:
             found["avg_spec_accept_length"] = self.total_spec_tokens / self.total_spec_forward
         return found

@@ -135,6 +135,8 @@ def _fill(values: dict[str, Any], target: Model, gpu_mem_mib: int) -> None:
     default("sampling_backend", "flashinfer")
     default("grammar_backend", "xgrammar")
     default("page_size", 1)
+    default("custom_weight_loader", [])
+    default("expert_distribution_recorder_buffer_size", values.get("eplb_rebalance_num_iterations"))
     if values.get("mamba_scheduler_strategy") == "auto":
         values["mamba_scheduler_strategy"] = "no_buffer"
     if values.get("load_balance_method") == "auto":
