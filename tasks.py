@@ -171,6 +171,7 @@ def status(
 @task(
     help={
         **NODE,
+        **FIX,
         **CHANGE,
         "to": "the deploy to undo (default: the last one; ids: inv history)",
         "force": "also over files changed since",

@@ -106,6 +106,9 @@ def wait_ready(
         while not watched.ready(want):
             ended = pending.poll(0.2)
             reporter.progress(_line(watched, want, clock() - started))
+            if ended and not watched.dead:
+                # Not the server ended but the watching: a lost connection says nothing about the server.
+                session.result(pending)
             if watched.dead or watched.state.failure or ended:
                 # The last lines of a dying server explain it: take what the node still sends.
                 _drain(pending, clock)
