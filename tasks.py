@@ -153,6 +153,31 @@ def bench(
     )
 
 
+@task(
+    help={
+        **NODE,
+        **FIX,
+        "deploy": "the deploy to report on (default: the last one; ids: inv history)",
+        "output": "where the page goes: a file, or a folder (default: $XDG_STATE_HOME/fixops/reports)",
+        "text": "print the summary for a chat message; a page only with --output",
+    }
+)
+def report(
+    context: Context,
+    node: str | None = None,
+    inventory: str | None = None,
+    json: bool = False,
+    fix: str | None = None,
+    deploy: str | None = None,
+    output: str | None = None,
+    text: bool = False,
+) -> None:
+    """Write one HTML page of a deploy: what was done, what is proven, what it brought."""
+    from remote import commands
+
+    commands.report_of(_options(context, "report", node, inventory, json), fix, deploy, output, text)
+
+
 @task(help={**NODE, **FIX, "watch": "again every few seconds, until Ctrl-C"})
 def status(
     context: Context,
@@ -371,6 +396,7 @@ namespace = Collection(
     verify,
     diagnose,
     bench,
+    report,
     status,
     rollback,
     health,

@@ -154,6 +154,30 @@ def bench_node(options: Options, fix: str | None, asked: BenchAsked) -> NoReturn
     cli.guarded(options, body)
 
 
+def report_of(
+    options: Options, fix: str | None, deploy: str | None, output: str | None, as_text: bool
+) -> NoReturn:
+    """Each node's page. With `as_text` the summary, and a page only where `output` says."""
+    from .render import report as render_report
+    from .report import gather
+
+    def body() -> ExitCode:
+        found, nodes = cli.load_inventory(options)
+        bundle = chosen_bundles(found, fix, nodes)
+        many, page = len(nodes) > 1, output is not None or not as_text
+
+        def each(session: Session, _: Reporter) -> Any:
+            report = gather.report(session, bundle(session), deploy)
+            return render_report.write(report, cli.clean_text, output, page=page, many=many)
+
+        def view(result: Any) -> None:
+            render_report.show(result, as_text=as_text)
+
+        return cli.on_nodes(options, nodes, each, view, parallel=True)
+
+    cli.guarded(options, body)
+
+
 def status_of(options: Options, fix: str | None, watch: bool) -> NoReturn:
     if not watch:
         reading(options, status.status, show.status, fix)

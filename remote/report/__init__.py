@@ -1,1 +1,1 @@
-"""`inv report`: a node's deploy, what it proves now and what it brought, as one value. docs/report.md."""
+"""`inv report`: a node's deploy, what it proves now and what it brought, as one value."""

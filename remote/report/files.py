@@ -93,7 +93,8 @@ def _diff(label: str, before: bytes | None, after: bytes | None) -> tuple[str | 
     if after is None:
         return None, "what was deployed is no longer on the node, nor known on this machine"
     old, new = (text.decode("utf-8", "replace").splitlines() for text in (before, after))
-    lines = list(difflib.unified_diff(old, new, f"a/{label}", f"b/{label}", lineterm=""))
+    name = label.lstrip("/")
+    lines = list(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm=""))
     if len(lines) > MAX_DIFF_LINES:
         return None, f"{len(lines)} lines: too long for a page"
     return "\n".join(lines), None
