@@ -5,6 +5,10 @@ A probe's value is plain data without what differs between any two runs: times, 
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -15,6 +19,7 @@ from typing import Any
 from remote.node.procs import role
 from remote.sglang.boots import read_log
 from tests.real.kit import ask, children, state_of, title_of
+from tests.support import wait_until
 
 # (name, method, path, body): asked of a server that is up and idle, in this order.
 GREEDY = {"temperature": 0, "max_new_tokens": 12, "ignore_eos": True}
@@ -101,11 +106,9 @@ def endpoints(server: Server) -> dict[str, Any]:
 
 
 def processes(server: Server) -> dict[str, Any]:
-    """By role: title, state, whether a child of the launcher, in its session and in its process group."""
+    """The launcher and its children by title: role, and whether in its session and in its process group."""
     lead = _stat(server.pid)
-    found: dict[str, Any] = {
-        "launcher": {"leads its session": lead["sid"] == server.pid, "sleeps": state_of(server.pid) == "S"}
-    }
+    found: dict[str, Any] = {"launcher": {"leads its session": lead["sid"] == server.pid}}
     for pid in children(server.pid):
         stat, title = _stat(pid), title_of(pid)
         name = "resource tracker" if "resource_tracker" in title else title
@@ -142,6 +145,54 @@ def logged(server: Server) -> dict[str, Any]:
         "failure": None if boot.failure is None else boot.failure.code,
         "decode lines": boot.decode is not None,
     }
+
+
+# What 0.5.9 does when one of its processes is killed: both servers are held to it.
+SCHEDULER_KILLED = {"scheduler": "zombie", "launcher": "lives", "detokenizer": "lives", "port": "open"}
+LAUNCHER_KILLED = {"scheduler": "gone", "detokenizer": "gone", "port": "closed"}
+
+
+def scheduler_killed(server: Server, settled_s: float = 3.0) -> dict[str, str]:
+    """SIGKILL for the scheduler, and what stands a while later: newer versions end within that time."""
+    scheduler, detokenizer = (_child(server, title) for title in ("sglang::scheduler", "sglang::detokenizer"))
+    os.kill(scheduler, signal.SIGKILL)
+    wait_until(lambda: state_of(scheduler) in ("", "Z"), what="the scheduler's end")
+    until = time.monotonic() + settled_s
+    wait_until(lambda: time.monotonic() > until or not _open(server.port), settled_s + 5)
+    return {
+        "scheduler": _fate(scheduler),
+        "launcher": _fate(server.pid),
+        "detokenizer": _fate(detokenizer),
+        "port": "open" if _open(server.port) else "closed",
+    }
+
+
+def launcher_killed(server: Server) -> dict[str, str]:
+    """SIGKILL for the launcher alone."""
+    scheduler, detokenizer = (_child(server, title) for title in ("sglang::scheduler", "sglang::detokenizer"))
+    os.kill(server.pid, signal.SIGKILL)
+    wait_until(lambda: not _open(server.port), what="the port's release")
+    found = {}
+    for name, pid in (("scheduler", scheduler), ("detokenizer", detokenizer)):
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda pid=pid: state_of(pid) in ("", "Z"), 5.0)
+        # Who reaps what is left of them is no affair of theirs.
+        found[name] = "gone" if state_of(pid) in ("", "Z") else "lives"
+    return {**found, "port": "open" if _open(server.port) else "closed"}
+
+
+def _child(server: Server, title: str) -> int:
+    (found,) = (pid for pid in children(server.pid) if title_of(pid).startswith(title))
+    return found
+
+
+def _fate(pid: int) -> str:
+    return {"": "gone", "Z": "zombie"}.get(state_of(pid), "lives")
+
+
+def _open(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def differences(real: Any, simulated: Any, at: str = "") -> dict[str, str]:
