@@ -65,7 +65,7 @@ def shown(printed: str) -> str:
     printed_lines = [line.rstrip() for line in printed.splitlines()]
     boots = [number for number, line in enumerate(printed_lines) if _BOOT.match(line)]
     for number, line in enumerate(printed_lines):
-        dropped_check = bool(_PASSED.match(line)) or (dropped_check and line.startswith(" "))
+        dropped_check = bool(_PASSED.match(line)) or (dropped_check and line.startswith(" " * 5))
         diff = diff + 1 if _DIFF_BEGINS.match(line) or (diff and _DIFF_LINE.match(line)) else 0
         earlier = number in boots[:-1]
         if _PROGRESS.match(line):
@@ -78,12 +78,16 @@ def shown(printed: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-_PASSED = re.compile(r"(pass|skip|no {3}) [a-z]+[.-]")
+# Checks that passed, causes that are ruled out, and what a benchmark guards against.
+_PASSED = re.compile(r"(pass|skip|no {3}|note|ok {2}) ([a-z]+[.-]|\d+ guards|simulated)|\?{4} cuda-graph")
 _BOOT = re.compile(r"\d+ +(\d{4}-\d\d-\d\d|\?)")
 _DIFF_BEGINS = re.compile(r"(--- |\+\+\+ )[ab]/")
 _DIFF_LINE = re.compile(r"[ +@]|-(?! {5})|$")
 # What a command says every 10 s where there is no terminal: only on a busy machine.
 _PROGRESS = re.compile(r"(health|free-gpus|kill-stale|stop|start|push-code|push-config|purge-pycache)  ")
+
+# What is measured anew each time, and its interval.
+_FIGURE = r"\d+\.\d+\s+\[\d[\d.]*,\s+[\d.]+\]"
 
 # What differs from run to run. In texts a blank may be a line's end: a narrow terminal wraps.
 _MASKS = (
@@ -99,6 +103,9 @@ _MASKS = (
     (re.compile(r"@@ -\d+,\d+ \+\d+,\d+ @@"), "@@"),
     # A measured accept length is one of few tokens: its whole part tells the two cases apart.
     (re.compile(r"(accept len(?:gth)?[:=]?\s+\d)\.\d+"), r"\1.N"),
+    (re.compile(_FIGURE), "FIGURE"),
+    (re.compile(r"(this run's:|within|accept rate:|all)\s+[\d.]+%?"), r"\1 N"),
+    (re.compile(r"\d+(\s+(?:output tokens|verifications|runs|requests in))"), r"N\1"),
     (re.compile(r"(CLOCK\s+\d)\.\d+\s+[\d.]+"), r"\1.N N"),
     (re.compile(r"(accept rate|throughput \(token/s\)|token usage|#token|\bGPU|\bTP)(:?\s*)[\d.]+"), r"\1 N"),
 )

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,7 +91,7 @@ def run(node: Practice, block: Block) -> Printed:
     done = subprocess.run(
         [str(INV), *shlex.split(block.command)],
         cwd=PROJECT,
-        env={**node.env, "COLUMNS": COLUMNS},
+        env={**node.env, "COLUMNS": COLUMNS, "XDG_STATE_HOME": f"{node.root}/you"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -105,6 +106,7 @@ def stand_ins(node: Practice, text: str) -> str:
     """The text without what belongs to this machine: its user and name, the node's directory and ports."""
     user = getpass.getuser()
     for found, put in (
+        (f"{node.root}/you", "~/.local/state"),
         (str(node.root), "/srv/practice"),
         (f"{user}@{socket.gethostname()}", "you@laptop"),
     ):
@@ -128,25 +130,24 @@ def step(stage: Stage, text: str) -> None:
     raise ValueError(f"there is no step {text!r}")
 
 
-def _command(stage: Stage, words: str) -> None:
-    stage.up().inv(*shlex.split(words)).is_(0)
+def _command(stage: Stage, words: str, exit: str | None) -> None:
+    stage.up().inv(*shlex.split(words)).is_(int(exit or 0))
 
 
 def _requests(stage: Stage, count: str) -> None:
-    """Requests of 300 tokens: enough for decode lines in the log."""
+    """Requests at once, each of 600 tokens: some decode lines in the log, which come every 40 steps."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    for number in range(int(count)):
-        body = {
-            "text": f"request {number}",
-            "sampling_params": {"max_new_tokens": 300, "temperature": 0, "ignore_eos": True},
-        }
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{stage.up().server_port}/generate",
-            json.dumps(body).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with opener.open(request, timeout=60) as reply:
+    address = f"http://127.0.0.1:{stage.up().server_port}/generate"
+
+    def one(number: int) -> None:
+        sampling = {"max_new_tokens": 600, "temperature": 0, "ignore_eos": True}
+        body = json.dumps({"text": f"request {number}", "sampling_params": sampling}).encode()
+        request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
+        with opener.open(request, timeout=120) as reply:
             reply.read()
+
+    with ThreadPoolExecutor(int(count)) as pool:
+        list(pool.map(one, range(int(count))))
 
 
 def _simulator(stage: Stage, settings: str) -> None:
@@ -191,7 +192,7 @@ def _quiet(node: Practice) -> None:
 
 
 STEPS: tuple[tuple[str, Callable[..., None]], ...] = (
-    (r"inv (.+)", _command),
+    (r"inv (.+?)(?: \(exit (\d+)\))?", _command),
     (r"(\d+) requests", _requests),
     (r"simulator (\{.+\})", _simulator),
     (r"ready timeout (\d+) s", _ready_timeout),

@@ -24,9 +24,9 @@ Plays = dict[str, Future[list[Printed]]]
 def plays(request: pytest.FixtureRequest) -> Iterator[Plays]:
     """Every entry that a selected test wants, begun; the nodes go when all have ended."""
     wanted = {
-        item.callspec.params["symptom"]
+        item.callspec.params["played"]
         for item in request.session.items
-        if hasattr(item, "callspec") and "symptom" in item.callspec.params
+        if hasattr(item, "callspec") and "played" in item.callspec.params
     }
     ordered = sorted(wanted, key=lambda symptom: (symptom not in FIRST, list(SCRIPTS).index(symptom)))
     stages: queue.SimpleQueue[Stage] = queue.SimpleQueue()
@@ -68,9 +68,9 @@ def same(printed: Printed) -> bool:
     return (block.exit, normal(block.output)) == (printed.exit, normal(printed.output))
 
 
-@pytest.mark.parametrize("symptom", SCRIPTS)
-def test_it_prints_what_the_runbook_shows(symptom: str, plays: Plays, pytestconfig: pytest.Config) -> None:
-    printed = plays[symptom].result()
+@pytest.mark.parametrize("played", SCRIPTS)
+def test_it_prints_what_the_runbook_shows(played: str, plays: Plays, pytestconfig: pytest.Config) -> None:
+    printed = plays[played].result()
     assert printed, "an entry without a command helps nobody"
     if pytestconfig.getoption("--update-runbook", default=False):
         return
