@@ -166,7 +166,7 @@ def test_without_a_terminal_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_what_fails_on_the_node_has_the_contracts_code(kind: str, code: ExitCode) -> None:
-    holder = {"who": "ops@desk", "command": "deploy-fix x", "since": "2026-11-29 10:00:00"}
+    holder = {"who": "ops@desk", "command": "deploy-fix x", "since": 1795979007.0}
     error = translate(NodeError(kind, "/x: no", {"holder": holder}), "blackwell", "write_files")
     assert error.exit_code == code
     assert "blackwell" in error.message
