@@ -74,10 +74,18 @@ def test_the_inventory_of_the_project_is_read_without_a_practice_node(
 @pytest.mark.parametrize(
     ("change", "to", "message"),
     [
-        ("    host: blackwell", "    hots: blackwell", r":4: unknown key 'nodes.blackwell.hots' \(did you mean 'host'"),
+        (
+            "    host: blackwell",
+            "    hots: blackwell",
+            r":4: unknown key 'nodes.blackwell.hots' \(did you mean 'host'",
+        ),
         ("port: 2222", "port: high", r":7: nodes.second.port is 'high'"),
         ("port: 2222", "port: 99999", r":7: nodes.second.port is 99999"),
-        ("server: kimi\n  second", "server: kimmi\n  second", r":6: .* names the server 'kimmi'.*did you mean 'kimi'"),
+        (
+            "server: kimi\n  second",
+            "server: kimmi\n  second",
+            r":6: .* names the server 'kimmi'.*did you mean 'kimi'",
+        ),
         ("[blackwell, second]", "[blackwell, secund]", r":9: .*secund.*did you mean 'second'"),
         ("node: blackwell, fix", "node: blakwell, fix", r":1: .*blakwell.*did you mean 'blackwell'"),
         ("    port: 8000\n", "", r":11: servers.kimi.port is missing"),
