@@ -178,6 +178,16 @@ def leak(facts: Facts) -> None:
     facts["gpus"]["gpus"].append({"index": 2, "memory_used_mib": 70211, "memory_total_mib": 97887})
 
 
+def leak_beside_a_rank(facts: Facts) -> None:
+    """The node says that its list is short of somebody (remote/node/gpus.py, accounted_for)."""
+    facts["gpus"]["gpus"][1]["memory_used_mib"] += 9000
+    facts["gpus"].update(holders_known=False)
+
+
+def holder_without_pid(facts: Facts) -> None:
+    facts["gpus"]["holders"].append({"gpu_index": 0, "pid": None, "name": "[N/A]", "used_mib": None})
+
+
 def other_draft_tokens(facts: Facts) -> None:
     facts["http"]["server_info"]["body"] = json.dumps(
         {**pictures.EFFECTIVE, "speculative_num_draft_tokens": 2}
@@ -291,12 +301,14 @@ GONE |= {"log.boot", "health.http", "health.generate", "args.effective"}
         (memory_not_told, {"gpu.holders": "unknown"}),
         (holders_not_told, {"gpu.holders": "unknown"}),
         (leak, {"gpu.holders": "fail"}),
+        (holder_without_pid, {"gpu.holders": "unknown"}),
+        (leak_beside_a_rank, {"gpu.holders": "fail"}),
         (other_draft_tokens, {"args.effective": "fail"}),
         (one_rank_silent, {"log.capture": "fail"}),
         (other_capture, {"log.capture": "fail"}),
         (log_absent, {"log.boot": "unknown", "log.capture": "unknown", "log.errors": "unknown"}),
         (log_elsewhere, {"log.boot": "fail", "log.capture": "unknown", "log.errors": "unknown"}),
-        (log_cut_off, {"log.boot": "unknown", "log.capture": "fail"}),
+        (log_cut_off, {"log.boot": "unknown", "log.capture": "unknown"}),
         (hangs_with_200, {"health.generate": "fail"}),
         (no_tokens, {"health.generate": "fail"}),
         (not_sglang, {"health.generate": "unknown"}),

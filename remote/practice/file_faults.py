@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from remote.practice.build import DEEPSEEK, FIXED, GRAPH_RUNNER, MODEL_RUNNER
-from remote.practice.fault import CONNECT, Fault
+from remote.practice.fault import CONNECT, NOT_FOLLOWED, STARTED_BEFORE, Fault, follows
 from remote.practice.file_steps import (
     append,
     draft,
@@ -32,8 +32,9 @@ SOURCE = (
         "edit-undone",
         "One edit of the fix is gone",
         "takes the capture of the embedding out of deepseek_v2.py again, and leaves the other edits",
-        ("source.state", "wiring.eager"),
+        ("source.state", "source.behaviour", "wiring.eager", "wiring.graph"),
         (undo(DEEPSEEK, holding="aux_hidden_states.append("),),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "graph-edit-undone",
@@ -41,19 +42,21 @@ SOURCE = (
         "puts the wheel's cuda_graph_runner.py and model_runner.py back, as in the incident",
         ("source.state", "wiring.graph"),
         (undo(GRAPH_RUNNER, MODEL_RUNNER),),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "fix-undone",
         "All files are as in the wheel",
         "puts the wheel's files back, as an upgrade or a reinstall does",
-        ("source.state",),
+        ("source.state", "source.behaviour", "wiring.eager", "wiring.graph"),
         (undo(*FIXED),),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "capture-order",
         "The draft gets the right layers in the wrong order",
         "has deepseek_v2.py put each captured layer before the earlier ones",
-        ("wiring.eager", "wiring.graph"),
+        ("source.behaviour", "wiring.eager", "wiring.graph"),
         (
             edit(
                 DEEPSEEK,
@@ -61,6 +64,7 @@ SOURCE = (
                 "aux_hidden_states.insert(0, hidden_states + residual)",
             ),
         ),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "model-file-empty",
@@ -68,6 +72,7 @@ SOURCE = (
         "leaves nothing in deepseek_v2.py, as a full disk does",
         ("source.state",),
         (empty(DEEPSEEK),),
+        also=(*STARTED_BEFORE, *NOT_FOLLOWED),
     ),
     Fault(
         "model-file-gone",
@@ -75,20 +80,27 @@ SOURCE = (
         "takes deepseek_v2.py away",
         ("source.state",),
         (remove(lambda at: at.site_packages / DEEPSEEK),),
+        also=(
+            *follows("unknown", "when it went cannot be told", "process.after_fix"),
+            *follows("unknown", "there is nothing to compile", "source.compiles"),
+            *NOT_FOLLOWED,
+        ),
     ),
     Fault(
         "second-install",
         "The patched SGLang is not the one that runs",
         "puts a second, unpatched SGLang first on the interpreter's path",
-        ("source.file", "source.state"),
+        ("source.file", "source.state", "source.behaviour", "wiring.eager", "wiring.graph"),
         (shadow,),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "syntax-error",
         "The model file does not compile",
         "leaves an open bracket at the end of deepseek_v2.py, as a sed that went wrong",
-        ("source.compiles",),
+        ("source.compiles", "source.state"),
         (append(DEEPSEEK, "\n_left_open = (\n"),),
+        also=(*STARTED_BEFORE, *NOT_FOLLOWED),
     ),
     Fault(
         "foreign-edit",
@@ -96,6 +108,7 @@ SOURCE = (
         "writes `aux_hidden_states = list()` in deepseek_v2.py: neither done nor to do",
         ("source.state",),
         (edit(DEEPSEEK, "        aux_hidden_states = []\n", "        aux_hidden_states = list()\n"),),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "stale-pyc",
@@ -118,15 +131,17 @@ DRAFT = (
         "config-reverted",
         "The draft's layer ids are the old ones",
         "sets eagle_aux_hidden_state_layer_ids to [2, 30, 58]",
-        ("config.values", "wiring.eager"),
+        ("config.values", "wiring.eager", "wiring.graph"),
         (draft(_layers([2, 30, 58])),),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "config-string",
         "The draft's layer ids are text, not a list",
         'sets eagle_aux_hidden_state_layer_ids to "[-1, 2, 30]" in quotes',
-        ("config.values",),
+        ("config.values", "wiring.eager", "wiring.graph"),
         (draft(_layers("[-1, 2, 30]")),),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "config-order",
@@ -134,20 +149,23 @@ DRAFT = (
         "sets eagle_aux_hidden_state_layer_ids to [2, 30, -1]",
         ("config.values",),
         (draft(_layers([2, 30, -1])),),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "config-one-too-many",
         "The draft is given more layers than it takes",
         "sets eagle_aux_hidden_state_layer_ids to [-1, 2, 30, 58]",
-        ("config.values", "config.draft"),
+        ("config.values", "config.draft", "wiring.eager", "wiring.graph"),
         (draft(_layers([-1, 2, 30, 58])),),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "config-key-gone",
         "The draft names no layers",
         "takes eagle_config out of the draft's config.json",
-        ("config.values",),
+        ("config.values", "wiring.eager", "wiring.graph"),
         (draft(lambda config: config.pop("eagle_config")),),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "config-broken",
@@ -155,12 +173,23 @@ DRAFT = (
         "takes a brace away, as an edit by hand that went wrong",
         ("config.values",),
         (draft_text("{", ""),),
+        also=(
+            *STARTED_BEFORE,
+            *follows(
+                "unknown",
+                "the draft's config.json says nothing",
+                "config.draft",
+                "source.behaviour",
+                "wiring.eager",
+                "wiring.graph",
+            ),
+        ),
     ),
     Fault(
         "config-twice",
         "The draft's config.json says it twice",
         "adds a second eagle_config at the end, with the old layer ids: the last one counts",
-        ("config.values",),
+        ("config.values", "wiring.eager", "wiring.graph"),
         (
             draft_text(
                 '"vocab_size": 163840\n',
@@ -169,13 +198,18 @@ DRAFT = (
                 '"use_aux_hidden_state": true}\n',
             ),
         ),
+        also=(
+            *STARTED_BEFORE,
+            *follows("unknown", "the ids have no one place to be put for a trial", "source.behaviour"),
+        ),
     ),
     Fault(
         "config-linked",
         "The draft's config.json is another file",
         "makes it a link into a cache of snapshots that holds the old layer ids",
-        ("config.values",),
+        ("config.values", "wiring.eager", "wiring.graph"),
         (draft_linked,),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "draft-architecture",
@@ -183,6 +217,7 @@ DRAFT = (
         "sets the draft's architecture to LlamaForCausalLM",
         ("config.draft",),
         (draft(lambda config: config.update(architectures=["LlamaForCausalLM"])),),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "draft-layers",
@@ -190,6 +225,7 @@ DRAFT = (
         "sets the draft's num_hidden_layers to 61, where EAGLE-3 takes one",
         ("config.draft",),
         (draft(lambda config: config.update(num_hidden_layers=61)),),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "draft-vocabulary",
@@ -197,6 +233,7 @@ DRAFT = (
         "sets draft_vocab_size to 128256 where the weights have 32000",
         ("config.draft",),
         (draft(lambda config: config.update(draft_vocab_size=128256)),),
+        also=STARTED_BEFORE,
     ),
     Fault(
         "draft-weights-gone",

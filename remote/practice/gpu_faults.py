@@ -13,6 +13,7 @@ GPUS = (
         "answers [N/A] for memory.used and memory.total",
         ("gpu.holders",),
         (gpus(text={"*": {"memory.used": "[N/A]", "memory.total": "[N/A]", "memory.free": "[N/A]"}}),),
+        undetermined=("gpu.holders",),
     ),
     Fault(
         "gpu-leak",
@@ -42,6 +43,7 @@ GPUS = (
                 }
             ),
         ),
+        undetermined=("gpu.holders",),
     ),
     Fault(
         "gpu-pids-unknown",
@@ -49,6 +51,7 @@ GPUS = (
         "answers [Not Supported] in every column of the process list",
         ("gpu.holders",),
         (gpus(processes="[Not Supported]"),),
+        undetermined=("gpu.holders",),
     ),
     Fault(
         "gpu-processes-hidden",
@@ -56,6 +59,7 @@ GPUS = (
         "leaves the process list empty while memory is in use, as inside a container",
         ("gpu.holders",),
         (gpus(processes="hidden"),),
+        undetermined=("gpu.holders",),
     ),
     Fault(
         "gpu-lost",
@@ -63,6 +67,7 @@ GPUS = (
         "has nvidia-smi answer that a GPU is lost, with exit code 15",
         ("gpu.holders",),
         (gpus(answer="lost"),),
+        undetermined=("gpu.holders",),
     ),
     Fault(
         "gpu-hang",
@@ -70,6 +75,7 @@ GPUS = (
         "has nvidia-smi hang, as with a stuck driver",
         ("gpu.holders",),
         (gpus(answer="hang"),),
+        undetermined=("gpu.holders",),
     ),
     Fault(
         "gpu-driver",
@@ -77,6 +83,7 @@ GPUS = (
         "answers as without a driver, with exit code 9",
         ("gpu.holders",),
         (gpus(answer="driver"),),
+        undetermined=("gpu.holders",),
     ),
     Fault(
         "gpu-garbage",
@@ -84,6 +91,7 @@ GPUS = (
         "has nvidia-smi print bytes that are no table, with exit code 0",
         ("gpu.holders",),
         (gpus(answer="garbage"),),
+        undetermined=("gpu.holders",),
     ),
     Fault(
         "gpu-tool-missing",
@@ -91,5 +99,6 @@ GPUS = (
         "takes nvidia-smi away",
         ("gpu.holders",),
         (remove(lambda at: at.nvidia_smi),),
+        undetermined=("gpu.holders",),
     ),
 )

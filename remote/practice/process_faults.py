@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from remote.practice.fault import Fault
+from remote.practice.fault import Fault, follows, no_server
 from remote.practice.process_steps import (
     beside,
     left_behind,
@@ -21,13 +21,18 @@ PROCESSES = (
         "has a server answer that was started before the fix was deployed",
         ("process.after_fix",),
         (older_than_files,),
+        also=(
+            *follows("fail", "it writes to a log of its own", "log.boot"),
+            *follows("unknown", "the server writes to another log", "log.capture", "log.errors"),
+        ),
     ),
     Fault(
         "orphans",
         "The launcher is dead, its ranks live",
         "leaves schedulers without a launcher, re-parented to init, with their GPU memory",
-        ("process.single", "health.http"),
+        ("process.single", "gpu.holders", "health.http"),
         (left_behind,),
+        also=no_server("process.single", "gpu.holders", "health.http"),
     ),
     Fault(
         "rank-dead",
@@ -35,6 +40,7 @@ PROCESSES = (
         "ends rank 1 as the kernel's OOM killer does; the launcher goes on waiting",
         ("process.ranks",),
         (restarted(faults={"hang_on_rank_death": True}, kill_rank=1),),
+        also=follows("fail", "a rank that is gone answers nobody", "health.http", "health.generate"),
     ),
     Fault(
         "server-killed",
@@ -42,19 +48,20 @@ PROCESSES = (
         "kills the launcher",
         ("process.single", "health.http"),
         (signalled(signal.SIGKILL),),
+        also=no_server("process.single", "health.http"),
     ),
     Fault(
         "rank-stopped",
         "One rank does not move",
         "stops rank 0 with SIGSTOP: the server is there and says nothing",
-        ("health.http", "health.generate"),
+        ("process.ranks", "health.http", "health.generate"),
         (signalled(signal.SIGSTOP, rank=0),),
     ),
     Fault(
         "launcher-stopped",
         "The launcher does not move",
         "stops the launcher with SIGSTOP: the port accepts and nobody answers",
-        ("health.http",),
+        ("health.http", "health.generate"),
         (signalled(signal.SIGSTOP),),
     ),
     Fault(
@@ -70,6 +77,7 @@ PROCESSES = (
         "ends the server and has a web server that is not SGLang listen on its port",
         ("process.owner", "health.http"),
         (port_taken,),
+        also=no_server("process.owner", "health.http"),
     ),
     Fault(
         "other-arguments",
@@ -84,6 +92,7 @@ PROCESSES = (
         "starts it again by hand with its output in a file of its own",
         ("log.boot",),
         (restarted(log="by-hand.log"),),
+        also=follows("unknown", "the server writes to another log", "log.capture", "log.errors"),
     ),
     Fault(
         "health-lies",
@@ -105,6 +114,11 @@ PROCESSES = (
         "starts the server so that it stays in the capture of the CUDA graphs",
         ("log.boot", "health.http"),
         (restarted(faults={"hang_at": "graph-capture"}, until="ranks"),),
+        also=(
+            *follows("fail", "nobody listens yet", "process.owner", "health.generate"),
+            *follows("unknown", "the ranks may still log it", "log.capture"),
+        ),
+        undetermined=("log.boot",),
     ),
     Fault(
         "start-out-of-memory",
@@ -112,6 +126,10 @@ PROCESSES = (
         "starts the server so that it ends with torch.OutOfMemoryError",
         ("log.errors", "process.single"),
         (restarted(faults={"oom_at": "loading-target"}, until="gone"),),
+        also=(
+            *no_server("log.errors", "process.single"),
+            *follows("fail", "no rank lived to capture anything", "log.capture"),
+        ),
     ),
     Fault(
         "start-nccl",
@@ -119,6 +137,10 @@ PROCESSES = (
         "starts the server so that it ends with an NCCL error",
         ("log.errors", "process.single"),
         (restarted(faults={"nccl": True}, until="gone"),),
+        also=(
+            *no_server("log.errors", "process.single"),
+            *follows("fail", "no rank lived to capture anything", "log.capture"),
+        ),
     ),
     Fault(
         "warm-up-fails",
@@ -126,5 +148,6 @@ PROCESSES = (
         "starts the server so that its warm-up request fails",
         ("log.errors", "process.single"),
         (restarted(faults={"warmup_fails": True}, until="gone"),),
+        also=no_server("log.errors", "process.single"),
     ),
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..checks import Check, Evidence, failed, passed, skipped, unknown
 from ..intent import our_gpus, uses_no_gpu
 from ..picture import Picture
@@ -26,10 +29,10 @@ def holders(picture: Picture) -> Check:
         evidence = [Evidence("nvidia-smi", f"pid {f.pid} {f.title} ({f.user}) {f.what}") for f in foreign]
         observed = f"{foreign[0].user}'s pid {foreign[0].pid} ({foreign[0].title}) {foreign[0].what}"
         return failed(id, expected, observed, *evidence, remedy=remedy)
-    if owned is None or not gpus.get("holders_known"):
-        return unknown(id, expected, gpus.get("why") or "the process list is not available", remedy=remedy)
-    members = {member.pid for member in owned.server.members} if owned.server else set()
-    stale = {each.process.pid: each for each in owned.stale}
+    leaks = _unexplained(picture)
+    if not leaks and (owned is None or not gpus.get("holders_known")):
+        return unknown(id, expected, gpus.get("why") or "the process list is not whole", remedy=remedy)
+    stale = {each.process.pid: each for each in owned.stale} if owned else {}
     left = [holder for holder in gpus["holders"] if holder["pid"] in stale]
     if left:
         evidence = [Evidence("nvidia-smi", f"pid {h['pid']}: {stale[h['pid']].why}") for h in left]
@@ -40,27 +43,13 @@ def holders(picture: Picture) -> Check:
             *evidence,
             remedy=f"inv kill-stale --node {picture.node.name}",
         )
+    members = {member.pid for member in owned.server.members} if owned and owned.server else set()
     mine = [holder for holder in gpus["holders"] if holder["pid"] in members]
-    visible = our_gpus(picture.node)
     held = {holder["gpu_index"] for holder in mine}
-    blank, leaks = [], []
-    for board in gpus["gpus"]:
-        if visible is not None and board["index"] not in visible:
-            continue
-        if board["memory_used_mib"] is None:
-            blank.append(Evidence("nvidia-smi", f"GPU {board['index']}: memory in use is not reported"))
-        elif board["memory_used_mib"] > IDLE_MIB and board["index"] not in held:
-            leaks.append(
-                Evidence("nvidia-smi", f"GPU {board['index']}: {board['memory_used_mib']} MiB in use")
-            )
+    leaks = leaks or _without_us(picture, held)
     if leaks:
-        return failed(
-            id,
-            expected,
-            f"{leaks[0].text} without a process of ours",
-            *leaks,
-            remedy=f"inv free-gpus --node {picture.node.name}",
-        )
+        return failed(id, expected, leaks[0].text, *leaks, remedy=f"inv free-gpus --node {picture.node.name}")
+    blank = _blank(picture)
     if blank:
         return unknown(id, expected, blank[0].text, *blank, remedy=remedy)
     evidence = [
@@ -71,3 +60,53 @@ def holders(picture: Picture) -> Check:
             id, expected, "no process of ours holds a GPU", remedy=f"inv restart --node {picture.node.name}"
         )
     return passed(id, expected, f"{len(mine)} ranks on {len(held)} GPUs", *evidence)
+
+
+def _boards(picture: Picture) -> list[Mapping[str, Any]]:
+    """The boards that are the server's."""
+    visible = our_gpus(picture.node)
+    boards = picture.section("gpus")["gpus"]
+    return [board for board in boards if visible is None or board["index"] in visible]
+
+
+def _listed(picture: Picture, index: int) -> list[Mapping[str, Any]]:
+    return [each for each in picture.section("gpus")["holders"] if each["gpu_index"] == index]
+
+
+def _unexplained(picture: Picture) -> list[Evidence]:
+    """Boards whose listed processes hold less than is in use: a leak, or somebody whom the list conceals.
+
+    Told only where the list shows somebody on the board, and how much each one holds: an empty list is what
+    a container has, and says nothing.
+    """
+    found = []
+    for board in _boards(picture):
+        listed = [each["used_mib"] for each in _listed(picture, board["index"])]
+        used = board["memory_used_mib"]
+        if listed and None not in listed and used is not None and used - sum(listed) > IDLE_MIB:
+            text = f"GPU {board['index']}: {used - sum(listed)} MiB are in use that no listed process holds"
+            found.append(Evidence("nvidia-smi", text))
+    return found
+
+
+def _without_us(picture: Picture, held: set[int]) -> list[Evidence]:
+    """Boards whose memory is in use, and not by a rank of ours."""
+    return [
+        Evidence(
+            "nvidia-smi",
+            f"GPU {board['index']}: {board['memory_used_mib']} MiB in use without a process of ours",
+        )
+        for board in _boards(picture)
+        if (board["memory_used_mib"] or 0) > IDLE_MIB and board["index"] not in held
+    ]
+
+
+def _blank(picture: Picture) -> list[Evidence]:
+    """What nvidia-smi does not tell of our boards."""
+    found = []
+    for board in _boards(picture):
+        if board["memory_used_mib"] is None:
+            found.append(f"GPU {board['index']}: memory in use is not reported")
+        if any(each["pid"] is None for each in _listed(picture, board["index"])):
+            found.append(f"GPU {board['index']}: the pid of a holder is not told")
+    return [Evidence("nvidia-smi", text) for text in found]

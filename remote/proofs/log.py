@@ -131,6 +131,10 @@ def capture(picture: Picture) -> Check:
             return unknown(
                 id, expected, observed + "; the log's beginning is missing", *evidence, remedy=remedy
             )
+        if picture.boot.state == "starting":
+            return unknown(
+                id, expected, observed + "; the server is still starting", *evidence, remedy=remedy
+            )
         return failed(id, expected, observed, *evidence, remedy=restart)
     return passed(id, expected, f"{want} of {want} ranks", *evidence)
 
