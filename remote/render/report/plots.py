@@ -13,9 +13,9 @@ from ...bench.stats import Figure
 
 BEFORE, AFTER, QUIET = "var(--before)", "var(--after)", "var(--quiet)"
 WIDTH = 460
-ROW = 21
+ROW = 24
 # So many names at most: a label with more characters is cut.
-LABEL = 24
+LABEL = 22
 
 # Lines as thick as their series says: pygal's own sheet sets every one to 1 or 4.
 _CSS = (
@@ -41,8 +41,8 @@ def _style(colors: Sequence[str]) -> Any:
         colors=tuple(colors),
         value_colors=tuple(colors),
         font_family="inherit",
-        label_font_size=12,
-        major_label_font_size=12,
+        label_font_size=14,
+        major_label_font_size=14,
         title_font_size=13,
         opacity="1",
         opacity_hover="1",
@@ -78,7 +78,9 @@ def _drawn(chart: Any, name: str, title: str) -> str:
             for child in list(parent):
                 if child.tag == "desc" and child.get("class") == "value":
                     child.tag = "title"  # shown by the browser when pointed at
-                elif child.tag in ("script", "desc") or not isinstance(child.tag, str):
+                elif parent is root and child.tag == "title":
+                    child.text = title
+                elif child.tag in ("script", "desc", "title") or not isinstance(child.tag, str):
                     parent.remove(child)
         root.set("role", "img")
         root.set("aria-label", title)
@@ -103,42 +105,53 @@ def ticks(low: float, high: float) -> list[float]:
     return [round(number * step, 10) for number in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def _axis(chart: Any, low: float, high: float) -> None:
+def _ends(low: float, high: float | None, values: Sequence[float]) -> tuple[float, float]:
+    """Both ends of the axis: as wished, and wide enough for every value."""
+    return min([low, *values]), max([high or _rounded(max(values)), *values])
+
+
+def _rows(chart: Any, labels: Sequence[str], low: float, high: float) -> list[int]:
+    """A horizontal axis from `low` to `high`, and a row for each label, the first on top: their heights."""
+    places = list(range(len(labels), 0, -1))
     chart.config.xrange = (low, high)
     chart.x_labels = ticks(low, high)
+    chart.y_labels = [
+        {"label": _cut(label), "value": place}
+        for label, place in reversed([*zip(labels, places, strict=True)])
+    ]
+    chart.config.x_value_formatter = lambda value: f"{value:g}"
+    return places
+
+
+def _dot(label: str, value: float, place: int) -> dict[str, Any]:
+    """A dot that tells its value when it is pointed at."""
+    return {"value": (value, place), "formatter": lambda _: f"{label}: {value:.4g}"}
 
 
 def intervals(
     name: str, title: str, rows: Sequence[Row], *, low: float, high: float | None, expected: float | None
 ) -> str:
-    """Each figure as a dot in its 95 % interval, the expected value as a dashed line through all rows."""
-    known = [row for row in rows if row[2].median is not None]
-    ends = [value for _, _, f in known for value in (f.median, f.high) if value is not None]
-    top = high or _rounded(max([*ends, expected or 0.0]))
-    top = max([top, *ends])
-    colors = [QUIET, *(color for _, color, _ in known for _ in range(2))]
+    """Each known figure as a dot in its 95 % interval; what was expected as a dashed line through all rows."""
+    known = [(label, color, found, found.median) for label, color, found in rows if found.median is not None]
+    values = [
+        end for _, _, found, _ in known for end in (found.median, found.low, found.high) if end is not None
+    ]
+    colors = [QUIET, *(color for _, color, _, _ in known for _ in range(2))]
     chart = pygal.XY(
-        **_options(name, colors, 62 + 34 * len(known)),
+        **_options(name, colors, 58 + 36 * len(known)),
         show_y_guides=False,
         dots_size=6,
         range=(0.3, len(known) + 0.7),
     )
-    _axis(chart, low, top)
-    places = list(range(len(known), 0, -1))
-    chart.y_labels = [
-        {"label": row[0], "value": place}
-        for place, row in zip(reversed(places), reversed(known), strict=True)
-    ]
     line = [] if expected is None else [(expected, 0.3), (expected, len(known) + 0.7)]
+    ends = _ends(low, high, [*values, *(end for end, _ in line)])
+    places = _rows(chart, [row[0] for row in known], *ends)
     chart.add("expected", line, show_dots=False, stroke_style={"width": 2, "dasharray": "5,4"})
-    for place, (label, _, figure) in zip(places, known, strict=True):
-        span = (
-            [] if figure.low is None or figure.high is None else [(figure.low, place), (figure.high, place)]
-        )
+    for place, (label, _, found, middle) in zip(places, known, strict=True):
+        whole = found.low is not None and found.high is not None
+        span = [(found.low, place), (found.high, place)] if whole else []
         chart.add(label, span, show_dots=False, stroke_style={"width": 7, "linecap": "round"})
-        chart.add(label, [{"value": (figure.median, place)}], stroke=False)
-    chart.config.value_formatter = lambda value: f"{value:.4g}"
-    chart.config.x_value_formatter = lambda value: f"{value:g}"
+        chart.add(label, [_dot(label, middle, place)], stroke=False)
     return _drawn(chart, name, title)
 
 
@@ -146,32 +159,24 @@ def paired(
     name: str, title: str, rows: Sequence[tuple[str, float, float]], *, low: float, high: float | None
 ) -> str:
     """One line per prompt, from what it gave before to what it gives after."""
-    top = max([high or 0.0, _rounded(max(max(b, a) for _, b, a in rows))]) if high is None else high
-    top = max([top, *(max(b, a) for _, b, a in rows)])
     chart = pygal.XY(
         **_options(name, [QUIET, BEFORE, AFTER], 58 + ROW * len(rows)),
-        show_y_guides=True,
         dots_size=4.5,
         range=(0.3, len(rows) + 0.7),
         allow_interruptions=True,
     )
-    _axis(chart, low, top)
-    places = [len(rows) - number for number in range(len(rows))]
-    chart.y_labels = [
-        {"label": _cut(row[0]), "value": place}
-        for place, row in zip(reversed(places), reversed(rows), strict=True)
-    ]
+    ends = _ends(low, high, [value for _, *both in rows for value in both])
+    places = _rows(chart, [row[0] for row in rows], *ends)
     links: list[tuple[float, int] | None] = []
     for place, (_, before, after) in zip(places, rows, strict=True):
         links += [(before, place), (after, place), None]
     chart.add("gain", links, show_dots=False, stroke_style={"width": 1.5})
     for side, pick in (("before", 1), ("after", 2)):
         points = [
-            {"value": (row[pick], place), "label": row[0]} for place, row in zip(places, rows, strict=True)
+            _dot(f"{row[0]}, {side}", float(row[pick]), place)
+            for place, row in zip(places, rows, strict=True)
         ]
         chart.add(side, points, stroke=False)
-    chart.config.value_formatter = lambda value: f"{value:.4g}"
-    chart.config.x_value_formatter = lambda value: f"{value:g}"
     return _drawn(chart, name, title)
 
 
