@@ -284,7 +284,7 @@ def _base(document: Document, directory: Path, extended_by: tuple[str, ...]) -> 
         if name and Path(name).name == name and (home / name / FILE_NAME).is_file():
             return load_bundle(home / name, extended_by=(*extended_by, directory.name))
     known = sorted(p.parent.name for p in TEMPLATES.glob(f"*/{FILE_NAME}"))
-    _refuse(document, ("extends",), f"there is no bundle '{name}'{Document.nearest(name, known)}")
+    return _refuse(document, ("extends",), f"there is no bundle '{name}'{Document.nearest(name, known)}")
 
 
 def _inherited(base: Bundle | None) -> dict[str, Any]:

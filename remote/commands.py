@@ -11,7 +11,7 @@ from . import bundles, cli, deploy, fitting, history, logs, runbook, status, ste
 from . import rollback as rollbacks
 from .bundles import Bundle
 from .cli import Options, Outcome, Plain
-from .errors import ExitCode, RefusedError, UsageError
+from .errors import ExitCode, LockedError, RefusedError, UsageError
 from .inventory import Inventory, Node
 from .plan import Plan
 from .render import logs as render_logs
@@ -19,6 +19,7 @@ from .render import runbook as render_runbook
 from .render import show
 from .reporting import Reporter
 from .session import Session
+from .work import Outdated
 
 if TYPE_CHECKING:
     from .bench.command import Asked as BenchAsked
@@ -27,6 +28,8 @@ Verb = Callable[..., Any]
 Changing = Callable[[Options, "Change", str | None], NoReturn]
 
 WATCH_EVERY_S = 5.0
+# How often a plan is made anew because somebody else changed the node before it could begin.
+PLANS = 5
 # For an inventory without defaults.fix: the fix that this project ships.
 DEFAULT_FIX = "eagle3-embedding-capture"
 
@@ -92,14 +95,24 @@ def changing(
 
         def each(session: Session, reporter: Reporter) -> Any:
             confirm = _confirm(options, change, session.node.name)
-            return verb(
-                session,
-                bundle(session),
-                reporter,
-                confirm=confirm,
-                dry_run=change.dry_run,
-                wait_s=change.wait_s,
-                **more,
+            for _ in range(PLANS):
+                try:
+                    return verb(
+                        session,
+                        bundle(session),
+                        reporter,
+                        confirm=confirm,
+                        dry_run=change.dry_run,
+                        wait_s=change.wait_s,
+                        **more,
+                    )
+                except Outdated as since:
+                    who, what = since.operation.get("who"), since.operation.get("command")
+                    reporter.note(f"{who} changed the node meanwhile ({what}): planning anew")
+            raise LockedError(
+                f"{session.node.name}: others change it faster than a plan can be made",
+                hint=f"inv history --node {session.node.name}",
+                node=session.node.name,
             )
 
         return cli.on_nodes(options, nodes, each, view, parallel=False)

@@ -104,7 +104,7 @@ def deploy_fix(
         from .bench import around
 
         benches = around.before(session, picture, found, reporter, bench)
-    with locked(session, f"deploy-fix {bundle.name}", reporter, wait_s=wait_s) as work:
+    with locked(session, f"deploy-fix {bundle.name}", reporter, seen=picture.journal, wait_s=wait_s) as work:
         apply(work, plan, picture)
         after = observe(session, bundle)
     actions = tuple(each.to_json() for each in work.actions)

@@ -7,11 +7,13 @@ rank alive, and one real generation. Any one of them alone has been seen without
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import secrets
 from .errors import UnhealthyError
 from .intent import expected_ranks, http_host
 from .inventory import Node
@@ -133,7 +135,11 @@ def _generated(session: Session, boot: Boot, watched: Watched) -> str:
     node = session.node
     reply = session.request(
         "http",
-        {"port": node.server.port, "host": http_host(node.server), "requests": [generate_request()]},
+        {
+            "port": node.server.port,
+            "host": http_host(node.server),
+            "requests": [generate_request(secrets.headers(node.server, os.environ))],
+        },
         timeout_s=GENERATE_TIMEOUT_S + 10,
     )["generate"]
     if reply.get("status") == 200:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import zlib
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from . import bundles, fixes, ownership, wiring
+from . import bundles, fixes, ownership, secrets, wiring
 from .cache import Contents
 from .intent import draft_config_path, http_host, model_config_path, our_gpus, wanted_args
 from .inventory import Node, command
@@ -25,13 +26,15 @@ HEALTH_TIMEOUT_S = 25.0
 GENERATE_TIMEOUT_S = 60.0
 OBSERVE_TIMEOUT_S = 120.0
 GPU_TIMEOUT_S = 20.0
+# /server_info tells of each DP rank: 37 kB for one (capture of 0.5.23).
+MAX_REPLY_BYTES = 1024 * 1024
 MAX_SOURCE_BYTES = 4 * 1024 * 1024
 # Read as evidence of a condition (remote/hypotheses/scatter.py), and kept from the wiring engine, which
 # knows the attention's context by what it is for.
 EVIDENCE_ONLY = ("sglang/srt/layers/layer_boundary/adapters/attention.py",)
 
 
-def generate_request(tokens: int = 8) -> dict[str, Any]:
+def generate_request(headers: dict[str, str], tokens: int = 8) -> dict[str, Any]:
     """One real generation: what proves that the scheduler, its ranks and the detokenizer work."""
     body = {
         "text": "The capital of France is",
@@ -42,6 +45,7 @@ def generate_request(tokens: int = 8) -> dict[str, Any]:
         "method": "POST",
         "path": "/generate",
         "body": json.dumps(body),
+        "headers": headers,
         "timeout_s": GENERATE_TIMEOUT_S,
     }
 
@@ -78,7 +82,8 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
     if server.draft_model_path:
         wanted["weights"] = {"directory": server.draft_model_path}
     if probe:
-        get = {"method": "GET", "body": None}
+        key = secrets.headers(server, os.environ)
+        get = {"method": "GET", "body": None, "headers": key, "max_bytes": MAX_REPLY_BYTES}
         wanted["http"] = {
             "port": server.port,
             "host": http_host(server),
@@ -86,7 +91,7 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
                 {"name": "health", "path": "/health", "timeout_s": HEALTH_TIMEOUT_S, **get},
                 {"name": "server_info", "path": "/server_info", "timeout_s": HEALTH_TIMEOUT_S, **get},
                 {"name": "get_server_info", "path": "/get_server_info", "timeout_s": HEALTH_TIMEOUT_S, **get},
-                generate_request(),
+                generate_request(key),
             ],
         }
     return wanted

@@ -89,6 +89,11 @@ class Picture:
         names = (self.draft or {}).get("architectures")
         return tuple(str(name) for name in names) if isinstance(names, list) else ()
 
+    @property
+    def journal(self) -> list[dict[str, Any]]:
+        """The end of the node's journal when it was read; empty where it could not be."""
+        return list((self.facts.get("state") or {}).get("journal_tail") or [])
+
     def short(self, path: str) -> str:
         """A path as a line of text has room for it: the package's files relative to its root."""
         return path[len(self.root) + 1 :] if self.root and path.startswith(f"{self.root}/") else path

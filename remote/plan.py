@@ -5,10 +5,12 @@ A plan is a list of actions with their before and after. `--dry-run` is the same
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from . import secrets
 from .checks import Check
 from .errors import RefusedError, UsageError
 from .fixes import FileState
@@ -240,6 +242,7 @@ def refuse_start(picture: Picture) -> None:
     refuse_foreign(picture)
     refuse_blind(picture)
     refuse_unstartable(picture)
+    secrets.require(picture.node.server, os.environ)
 
 
 def refuse_unstartable(picture: Picture) -> None:

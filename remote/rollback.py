@@ -77,7 +77,8 @@ def rollback(
         planned = tuple(planned_json(action) for action in plan.actions)
         return RolledBack(node.name, manifest["id"], planned, (), picture, True)
     confirm(plan)
-    with locked(session, f"rollback {manifest['id']}", reporter, wait_s=wait_s) as work:
+    name = f"rollback {manifest['id']}"
+    with locked(session, name, reporter, seen=picture.journal, wait_s=wait_s) as work:
         _apply(work, plan, manifest, force=force)
         after = observe(session, bundle)
     found = restored(prove(after), after, manifest)

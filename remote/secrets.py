@@ -29,6 +29,27 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
     return _REFERENCE.sub(value, text)
 
 
+def require(server: ServerEntry, environment: Mapping[str, str]) -> None:
+    """InventoryError when a variable that a start needs is not set: said before anything is touched."""
+    for text in [*arguments(server), *server.env.values(), *(server.command or [])]:
+        expand(text, environment)
+
+
+def headers(server: ServerEntry, environment: Mapping[str, str]) -> dict[str, str]:
+    """What a request to the server must carry: with --api-key it answers only to its bearer.
+
+    (entrypoints/http_server.py, add_api_key_middleware.) Empty without a key, or while its variable is
+    not set here: then the server says 401, and what is asked from it stays unknown.
+    """
+    key = next((value for name, value in server.args.items() if name.replace("_", "-") == "api-key"), None)
+    if not isinstance(key, str):
+        return {}
+    try:
+        return {"Authorization": f"Bearer {expand(key, environment)}"}
+    except InventoryError:
+        return {}
+
+
 def values(server: ServerEntry, environment: Mapping[str, str]) -> list[str]:
     """The secrets' values that are set: what must never be shown."""
     texts = [*arguments(server), *server.env.values(), *(server.command or [])]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .bundles import Bundle
@@ -79,11 +79,12 @@ def run_step(
     step = STEPS[name]
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s)
     # A step starts no server: what only a start would need is not asked for.
-    plan = build(picture, prove(picture), starts=False)
+    whole = build(picture, prove(picture), starts=False)
+    plan = replace(whole, actions=tuple(whole.action(id) for id in step.actions))
     return _carry_out(
         session,
+        picture,
         plan,
-        step.actions,
         reporter,
         name,
         confirm,
@@ -95,8 +96,8 @@ def run_step(
 
 def _carry_out(
     session: Session,
+    picture: Picture,
     plan: Plan,
-    ids: Sequence[str],
     reporter: Reporter,
     name: str,
     confirm: Confirm,
@@ -105,13 +106,13 @@ def _carry_out(
     act: Callable[[Work], None],
 ) -> Stepped:
     node = session.node.name
-    actions = [plan.action(id) for id in ids]
+    actions = plan.actions
     if dry_run:
         return Stepped(node, tuple(planned_json(action) for action in actions))
     if not any(action.would_change for action in actions):
         return Stepped(node, tuple(unchanged(action).to_json() for action in actions))
     confirm(plan)
-    with locked(session, name, reporter, wait_s=wait_s) as work:
+    with locked(session, name, reporter, seen=picture.journal, wait_s=wait_s) as work:
         act(work)
     return Stepped(node, tuple(each.to_json() for each in work.actions), work.deploy_id)
 
@@ -126,7 +127,7 @@ def free(
     def act(work: Work) -> None:
         work.actions.append(free_gpus(work, plan))
 
-    return _carry_out(session, plan, ("free-gpus",), reporter, "free-gpus", confirm, dry_run, wait_s, act)
+    return _carry_out(session, picture, plan, reporter, "free-gpus", confirm, dry_run, wait_s, act)
 
 
 def stop(
@@ -144,7 +145,7 @@ def stop(
         work.actions.append(end(work, to_end, id="stop", detail=detail))
         work.actions.append(free_gpus(work, plan))
 
-    return _carry_out(session, plan, ("stop", "free-gpus"), reporter, "stop", confirm, dry_run, wait_s, act)
+    return _carry_out(session, picture, plan, reporter, "stop", confirm, dry_run, wait_s, act)
 
 
 def start_only(
@@ -162,7 +163,7 @@ def start_only(
     def act(work: Work) -> None:
         work.actions.append(start(work, detail=plan.action("start").detail)[0])
 
-    return _carry_out(session, plan, ("start",), reporter, "start", confirm, dry_run, wait_s, act)
+    return _carry_out(session, picture, plan, reporter, "start", confirm, dry_run, wait_s, act)
 
 
 def restart(
@@ -187,9 +188,16 @@ def restart(
         restart=True,
     )
 
-    ids = tuple(action.id for action in plan.actions)
     return _carry_out(
-        session, plan, ids, reporter, "restart", confirm, dry_run, wait_s, lambda work: relaunch(work, plan)
+        session,
+        picture,
+        plan,
+        reporter,
+        "restart",
+        confirm,
+        dry_run,
+        wait_s,
+        lambda work: relaunch(work, plan),
     )
 
 

@@ -86,9 +86,33 @@ class Work:
         return self.session.request(op, params, timeout_s=timeout_s, on_event=on_event, journal=journal)
 
 
+class Outdated(Exception):
+    """Somebody changed the node between the reading that was planned on and the lock: plan anew."""
+
+    def __init__(self, operation: dict[str, Any]) -> None:
+        super().__init__("the node was changed meanwhile")
+        self.operation = operation
+
+
+def last_operation(journal: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The last entry of a journal that an operation on the node wrote (a benchmark's note is none)."""
+    return next((entry for entry in reversed(journal) if "op" in entry), None)
+
+
 @contextmanager
-def locked(session: Session, command: str, reporter: Reporter, *, wait_s: float = 0.0) -> Iterator[Work]:
-    """Hold the node's lock. LockedError names the holder when another engineer has it."""
+def locked(
+    session: Session,
+    command: str,
+    reporter: Reporter,
+    *,
+    seen: list[dict[str, Any]] | None,
+    wait_s: float = 0.0,
+) -> Iterator[Work]:
+    """Hold the node's lock. LockedError names the holder when another engineer has it.
+
+    `seen` is the end of the journal as it was when the work was planned, None where nothing was:
+    Outdated when an operation was journalled since.
+    """
     work = Work(session, new_id(), command, reporter)
 
     def waiting(event: dict[str, Any]) -> None:
@@ -105,6 +129,9 @@ def locked(session: Session, command: str, reporter: Reporter, *, wait_s: float 
     if taken:
         reporter.note(f"took over the lock of {taken.get('who')}, whose command no longer runs")
     try:
+        latest = last_operation(reply["journal_tail"])
+        if seen is not None and latest is not None and latest != last_operation(seen):
+            raise Outdated(latest)
         yield work
     except FixopsError as error:
         error.data.setdefault("deploy_id", work.deploy_id)

@@ -41,7 +41,7 @@ def _journal(session: Session, reporter: Reporter, found: Bench) -> None:
     end = {"outcome": "ok", "bench": {"verdict": found.verdict.word, **{k: figures.get(k) for k in kept}}}
     entries = [{**entry, "phase": "begin"}, {**entry, "phase": "end", **end}]
     try:
-        with locked(session, "bench", reporter, wait_s=LOCK_WAIT_S):
+        with locked(session, "bench", reporter, seen=None, wait_s=LOCK_WAIT_S):
             session.request("journal_append", {"entries": entries})
     except LockedError as error:
         reporter.note(f"not in the node's journal: {error.message}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from .. import secrets
 from ..intent import http_host
 from ..pending import Pending
 from ..picture import Picture
@@ -80,7 +82,14 @@ def mark(reply: Mapping[str, Any]) -> Mark:
 def look(session: Session, before: Launcher | None, start: Mark, ports: frozenset[int]) -> Meanwhile:
     """Read the node once more after the run. What cannot be read is None."""
     server = session.node.server
-    get = {"method": "GET", "body": None, "timeout_s": INFO_TIMEOUT_S, "max_bytes": 1 << 20}
+    key = secrets.headers(server, os.environ)
+    get = {
+        "method": "GET",
+        "body": None,
+        "headers": key,
+        "timeout_s": INFO_TIMEOUT_S,
+        "max_bytes": 1 << 20,
+    }
     facts = session.request(
         "observe",
         {

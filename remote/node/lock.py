@@ -146,7 +146,7 @@ def public(holder: dict[str, Any]) -> dict[str, Any]:
 
 
 def lock(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """{who, command, deploy_id, wait_s} -> {acquired: true, holder, took_over?}.
+    """{who, command, deploy_id, wait_s} -> {acquired: true, holder, journal_tail: [last 50], took_over?}.
 
     OpError "locked" with `holder` when it is still held after `wait_s` seconds.
     Sends one event {"waiting": holder} when it has to wait.
@@ -164,7 +164,11 @@ def lock(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
                 ctx.event({"waiting": error.data["holder"]})
                 waited = True
         else:
-            result = {"acquired": True, "holder": public(read_holder(ctx.state.dir) or {})}
+            result = {
+                "acquired": True,
+                "holder": public(read_holder(ctx.state.dir) or {}),
+                "journal_tail": ctx.state.journal_tail(50),
+            }
             return {**result, "took_over": took_over} if took_over else result
         ctx.wait(0.2)
         ctx.check()

@@ -31,6 +31,9 @@ def generate(picture: Picture) -> Check:
     id, expected = "health.generate", "POST /generate returns tokens"
     where = f"POST :{picture.node.server.port}/generate"
     reply = _asked(picture, "generate")
+    if reply.get("status") == 401:
+        why = "the server wants its API key, and the variable of the inventory is not set here"
+        return unknown(id, expected, why, Evidence(where, "401"), remedy="export it, then: inv verify")
     if reply.get("status") != 200:
         observed = _outcome(reply)
         return failed(
