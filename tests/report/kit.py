@@ -24,16 +24,16 @@ def figure(middle: float) -> dict[str, float]:
     return {"median": middle, "low": middle * 0.9, "high": middle * 1.1}
 
 
-def document(side: str, run_id: str, time_s: float, **more: Any) -> dict[str, Any]:
+def document(side: str, known_id: str, time_s: float, **more: Any) -> dict[str, Any]:
     """A run as `inv bench` keeps it: each prompt a little better than the one before it."""
     length, speed = SIDES[side]
     return {
         "schema": 1,
-        "run_id": run_id,
+        "run_id": known_id,
         "node": "blackwell",
         "time": time_s,
         "who": "ada@desk",
-        "kept": f"/state/bench/blackwell/{run_id}.json",
+        "kept": f"/state/bench/blackwell/{known_id}.json",
         "saved_as": None,
         "interrupted": False,
         "load": {

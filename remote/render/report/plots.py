@@ -131,7 +131,7 @@ def _dot(label: str, value: float, place: int) -> dict[str, Any]:
 def intervals(
     name: str, title: str, rows: Sequence[Row], *, low: float, high: float | None, expected: float | None
 ) -> str:
-    """Each known figure as a dot in its 95 % interval; what was expected as a dashed line through all rows."""
+    """Each known figure as a dot in its 95 % interval, what was expected as a dashed line."""
     known = [(label, color, found, found.median) for label, color, found in rows if found.median is not None]
     values = [
         end for _, _, found, _ in known for end in (found.median, found.low, found.high) if end is not None

@@ -29,7 +29,10 @@ def text(report: Report) -> str:
 
 def _done(deploy: Deploy) -> list[str]:
     took = None if deploy.began is None or deploy.ended is None else deploy.ended - deploy.began
-    lines = [f"deploy {deploy.id}: {deploy.command}, by {deploy.who}, {utc(deploy.began)}, {duration(took)}"]
+    lines = [
+        f"deploy {deploy.id}: {deploy.command}",
+        ", ".join(each for each in (f"by {deploy.who}", utc(deploy.began), duration(took)) if each),
+    ]
     steps = [f"{step.action} {step.outcome}" for step in deploy.steps]
     if steps:
         lines.append("done: " + ", ".join(steps))
@@ -48,7 +51,7 @@ def _wiring(report: Report) -> list[str]:
         for mode in report.modes
         if mode.applies is not False
     ]
-    return [f"wiring: trained with [{', '.join(report.contract)}]; " + "; ".join(parts)]
+    return [f"trained with [{', '.join(report.contract)}]", "served: " + "; ".join(parts)]
 
 
 def _brought(report: Report) -> list[str]:
