@@ -6,8 +6,6 @@ so no other check may give a false fail, and none a false pass.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,22 +15,33 @@ from remote import checks
 from remote.errors import ExitCode
 from remote.proofs import PROOFS, prove
 from tests import pictures
+from tests.fact_faults import (
+    FAULTS,
+    Change,
+    Facts,
+    arguments_not_told,
+    config_as_text,
+    hangs_with_200,
+    leak,
+    log_absent,
+    log_elsewhere,
+    no_config,
+    no_server,
+    old_config,
+    orphan,
+    other_interpreter,
+)
 from tests.pictures import (
     DEEPSEEK,
     DRAFT,
     GRAPH,
-    LOG,
     ROOT,
     STARTED_S,
-    config,
     fixed,
     healthy,
     picture,
     pristine,
 )
-
-Facts = dict[str, Any]
-Change = Callable[[Facts], None]
 
 
 def verdicts(facts: Facts | None = None, **more: Any) -> dict[str, str]:
@@ -88,243 +97,7 @@ def test_one_unreadable_section_never_lets_all_pass(section: str) -> None:
     assert not_passed(facts), f"without {section} everything passed"
 
 
-def drop_rank(facts: Facts) -> None:
-    facts["procs"]["processes"] = [p for p in facts["procs"]["processes"] if p["pid"] != 102]
-    facts["gpus"]["holders"] = [h for h in facts["gpus"]["holders"] if h["pid"] != 102]
-    facts["gpus"]["gpus"][1]["memory_used_mib"] = 10
-
-
-def no_server(facts: Facts) -> None:
-    facts["procs"] = {"processes": [], "listeners": []}
-    facts["gpus"]["holders"] = []
-    for gpu in facts["gpus"]["gpus"]:
-        gpu["memory_used_mib"] = 10
-    refused = {"status": None, "error": "connection refused", "elapsed_s": 0.0}
-    facts["http"] = dict.fromkeys(facts["http"], refused)
-
-
-def orphan(facts: Facts) -> None:
-    facts["procs"]["processes"].append(
-        pictures.process(900, "sglang::scheduler_TP0", "scheduler", ppid=1, sid=899)
-    )
-    facts["gpus"]["holders"].append(
-        {"gpu_index": 0, "pid": 900, "name": "sglang::scheduler_TP0", "used_mib": 9}
-    )
-
-
-def stranger_on_gpu(facts: Facts) -> None:
-    facts["procs"]["processes"].append(
-        pictures.process(901, "python3 train.py", None, ppid=1, sid=901, uid=2000, user="other")
-    )
-    facts["gpus"]["holders"].append({"gpu_index": 0, "pid": 901, "name": "python3", "used_mib": 4000})
-
-
-def stranger_on_port(facts: Facts) -> None:
-    facts["procs"]["listeners"] = [{"port": 8000, "pid": None, "uid": 2000}]
-
-
-def rank_stopped(facts: Facts) -> None:
-    facts["procs"]["processes"][2]["state"] = "T"
-
-
-def started_before_the_fix(facts: Facts) -> None:
-    for each in facts["procs"]["processes"]:
-        each["start_time"] = STARTED_S - 3600
-
-
-def old_config(facts: Facts) -> None:
-    facts["configs"][DRAFT]["text"] = config([2, 30, 58])
-
-
-def config_as_text(facts: Facts) -> None:
-    facts["configs"][DRAFT]["text"] = config([-1, 2, 30]).replace("[\n", '"[').replace("]", ']"')
-
-
-def no_config(facts: Facts) -> None:
-    facts["configs"][DRAFT] = {
-        "exists": False,
-        "sha256": None,
-        "symlink": None,
-        "real_path": DRAFT,
-        "text": None,
-    }
-
-
-def pyc(**more: Any) -> Change:
-    entry = {
-        "path": "x.pyc",
-        "kind": "timestamp",
-        "why": "time and size match",
-        "believed": True,
-        "stale": True,
-    }
-
-    def change(facts: Facts) -> None:
-        facts["bytecode"][f"{ROOT}/{DEEPSEEK}"]["pycs"] = [{**entry, **more}]
-
-    return change
-
-
-def memory_not_told(facts: Facts) -> None:
-    for gpu in facts["gpus"]["gpus"]:
-        gpu["memory_used_mib"] = None
-
-
-def holders_not_told(facts: Facts) -> None:
-    facts["gpus"].update(holders=[], holders_known=False, why="the process list is [Not Supported]")
-
-
-def leak(facts: Facts) -> None:
-    facts["gpus"]["gpus"].append({"index": 2, "memory_used_mib": 70211, "memory_total_mib": 97887})
-
-
-def leak_beside_a_rank(facts: Facts) -> None:
-    """The node says that its list is short of somebody (remote/node/gpus.py, accounted_for)."""
-    facts["gpus"]["gpus"][1]["memory_used_mib"] += 9000
-    facts["gpus"].update(holders_known=False)
-
-
-def holder_without_pid(facts: Facts) -> None:
-    facts["gpus"]["holders"].append({"gpu_index": 0, "pid": None, "name": "[N/A]", "used_mib": None})
-
-
-def other_draft_tokens(facts: Facts) -> None:
-    facts["http"]["server_info"]["body"] = json.dumps(
-        {**pictures.EFFECTIVE, "speculative_num_draft_tokens": 2}
-    )
-
-
-def arguments_not_told(facts: Facts) -> None:
-    facts["http"]["server_info"] = {"status": 404, "elapsed_s": 0.0, "body": ""}
-
-
-def one_rank_silent(facts: Facts) -> None:
-    facts["log"]["matches"] = [m for m in facts["log"]["matches"] if "TP1" not in m["text"]]
-
-
-def other_capture(facts: Facts) -> None:
-    for match in facts["log"]["matches"]:
-        match["text"] = match["text"].replace("[embed, in:3, in:31]", "[in:2, in:30, in:58]")
-
-
-def log_absent(facts: Facts) -> None:
-    facts["log"] = {"exists": False, "path": LOG}
-
-
-def log_elsewhere(facts: Facts) -> None:
-    facts["procs"]["processes"][0]["log_fds"] = ["/tmp/nohup.out"]
-
-
-def log_cut_off(facts: Facts) -> None:
-    facts["log"]["matches"] = facts["log"]["matches"][:2]
-
-
-def hangs_with_200(facts: Facts) -> None:
-    facts["http"]["generate"] = {"status": None, "error": "no answer within 60 s", "elapsed_s": 60.0}
-
-
-def no_tokens(facts: Facts) -> None:
-    facts["http"]["generate"]["body"] = json.dumps({"meta_info": {"completion_tokens": 0}})
-
-
-def not_sglang(facts: Facts) -> None:
-    facts["http"]["generate"]["body"] = "<html>hello</html>"
-
-
-def unhealthy(facts: Facts) -> None:
-    facts["http"]["health"] = {"status": 503, "elapsed_s": 20.0, "body": ""}
-
-
-def no_weights(facts: Facts) -> None:
-    facts["weights"].update(files={"config.json": 900}, shapes=None)
-
-
-def narrow_fc(facts: Facts) -> None:
-    facts["weights"]["shapes"]["fc.weight"] = [7168, 2 * 7168]
-
-
-def no_eagle3_draft(facts: Facts) -> None:
-    """It would load none of the weights: they are named as an EAGLE-3 draft's."""
-    text = facts["configs"][DRAFT]["text"]
-    facts["configs"][DRAFT]["text"] = text.replace("LlamaForCausalLMEagle3", "LlamaForCausalLM")
-
-
-def no_head(facts: Facts) -> None:
-    """It would be left at random values, and nothing would be accepted: no error anywhere."""
-    del facts["weights"]["shapes"]["lm_head.weight"]
-
-
-def pickled_weights(facts: Facts) -> None:
-    facts["weights"].update(files={"config.json": 900, "pytorch_model.bin": 1_000_000}, shapes=None)
-
-
-def other_interpreter(facts: Facts) -> None:
-    launcher = facts["procs"]["processes"][0]
-    launcher["argv"] = ["/usr/bin/python3", "-m", "sglang.launch_server", "--port", "8000"]
-
-
-def other_search_path(facts: Facts) -> None:
-    facts["procs"]["processes"][0]["env"] = {"PYTHONPATH": "/sgl-workspace/sglang/python"}
-
-
-def started_beside_a_checkout(facts: Facts) -> None:
-    facts["procs"]["processes"][0].update(cwd="/sgl-workspace/sglang/python", cwd_package=True)
-
-
-def environment_hidden(facts: Facts) -> None:
-    facts["procs"]["processes"][0]["env"] = None
-
-
-GONE = {"process.single", "process.owner", "process.ranks", "process.after_fix", "gpu.holders"}
-GONE |= {"log.boot", "health.http", "health.generate", "args.effective"}
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (
-            no_server,
-            {**dict.fromkeys(GONE, "fail"), "args.effective": "unknown", "wiring.overlap": "unknown"},
-        ),
-        (drop_rank, {"process.ranks": "fail"}),
-        (rank_stopped, {"process.ranks": "fail"}),
-        (orphan, {"process.single": "fail", "gpu.holders": "fail"}),
-        (stranger_on_gpu, {"gpu.holders": "fail"}),
-        (stranger_on_port, {"process.owner": "fail"}),
-        (started_before_the_fix, {"process.after_fix": "fail"}),
-        (old_config, {"config.values": "fail", "wiring.eager": "fail", "wiring.graph": "fail"}),
-        (pyc(), {"bytecode.fresh": "fail"}),
-        (pyc(kind="unchecked-hash"), {"bytecode.fresh": "fail"}),
-        (pyc(stale=None), {"bytecode.fresh": "unknown"}),
-        (pyc(believed=None, stale=None), {"bytecode.fresh": "unknown"}),
-        (pyc(believed=False, stale=False), {}),
-        (memory_not_told, {"gpu.holders": "unknown"}),
-        (holders_not_told, {"gpu.holders": "unknown"}),
-        (leak, {"gpu.holders": "fail"}),
-        (holder_without_pid, {"gpu.holders": "unknown"}),
-        (leak_beside_a_rank, {"gpu.holders": "fail"}),
-        (other_draft_tokens, {"args.effective": "fail"}),
-        (one_rank_silent, {"log.capture": "fail"}),
-        (other_capture, {"log.capture": "fail"}),
-        (log_absent, {"log.boot": "unknown", "log.capture": "unknown", "log.errors": "unknown"}),
-        (log_elsewhere, {"log.boot": "fail", "log.capture": "unknown", "log.errors": "unknown"}),
-        (log_cut_off, {"log.boot": "unknown", "log.capture": "unknown"}),
-        (hangs_with_200, {"health.generate": "fail"}),
-        (no_tokens, {"health.generate": "fail"}),
-        (not_sglang, {"health.generate": "unknown"}),
-        (unhealthy, {"health.http": "fail"}),
-        (no_weights, {"config.draft": "fail"}),
-        (narrow_fc, {"config.draft": "fail"}),
-        (no_eagle3_draft, {"config.draft": "fail"}),
-        (no_head, {"config.draft": "fail"}),
-        (pickled_weights, {"config.draft": "unknown"}),
-        (other_interpreter, {"source.file": "fail"}),
-        (other_search_path, {"source.file": "fail"}),
-        (started_beside_a_checkout, {"source.file": "fail"}),
-        (environment_hidden, {"source.file": "unknown"}),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
+@pytest.mark.parametrize(("change", "expected"), FAULTS, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_fault_is_found_by_its_check_and_by_no_other(change: Change, expected: dict[str, str]) -> None:
     assert not_passed(changed(change)) == expected
 
