@@ -29,7 +29,8 @@ BLOCK = 1 << 20
 # traceback may show `f(server_args=server_args)`, which is none.
 BOOT_MARK = b"server_args="
 BOOT = re.compile(rb"server_args=\s*(?:ServerArgs\(|\{)")
-TEXT_LIMIT = 16 * 1024
+# Of one line: 0.5.23's record of arguments has 19 kB with short paths (seen on a running one).
+TEXT_LIMIT = 64 * 1024
 HEAD_LIMIT = 200
 DEFAULT_MATCHES = 1000
 
