@@ -9,12 +9,12 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.end_to_end.kit import DEEPSEEK
+from tests.end_to_end.kit import DEEPSEEK, Ran
 from tests.real import probe
 from tests.real.kit import TIMEOUT_S, Real, ask, generate, state_of, title_of
 from tests.support import wait_until
@@ -22,6 +22,8 @@ from tests.support import wait_until
 CONTRACT = ["embed", "in:2", "in:4"]
 # What a server without a GPU cannot have: graphs, and holders of GPUs. Two-batch overlap is off.
 SKIPPED = {"wiring.graph", "wiring.overlap", "gpu.holders"}
+# A server that is not there does not say what its arguments are.
+NOT_TOLD = {"args.effective"}
 # What only a server that runs can show.
 NEEDS_A_SERVER = {
     "process.single",
@@ -38,8 +40,9 @@ def accept_length(document: dict[str, Any]) -> float:
     return float(document["nodes"][0]["summary"]["accept_len"]["median"])
 
 
-def not_good(verdicts: dict[str, str]) -> set[str]:
-    assert "unknown" not in verdicts.values()
+def not_good(verdicts: dict[str, str], unknown: Set[str] = frozenset()) -> set[str]:
+    """What fails; what is unknown must be what may be."""
+    assert {id for id, verdict in verdicts.items() if verdict == "unknown"} == unknown
     assert {id for id, verdict in verdicts.items() if verdict == "skip"} >= SKIPPED
     return {id for id, verdict in verdicts.items() if verdict == "fail"}
 
@@ -74,9 +77,9 @@ def test_the_fix_is_applied_and_effective(node: Real) -> None:
     assert {each["ended_by"] for each in deployed.actions["kill-stale"]["processes"]} == {"TERM"}
     wiring = node.inv("verify", "--json").is_(0).entry["wiring"]
     assert wiring["eager"] == wiring["graph"] == CONTRACT
-    measured = node.bench("--baseline", "before").is_(0).document
-    assert measured["nodes"][0]["verdict"] == "effective"
-    assert accept_length(measured) >= 3
+    measured = compared(node)
+    assert measured.is_(0).entry["verdict"] == "effective"
+    assert accept_length(measured.document) >= 3
     again = node.deploy()
     assert not [id for id, action in again.actions.items() if action["changed"]]
 
@@ -115,7 +118,7 @@ def test_a_stopped_scheduler_and_a_second_server_on_the_port(node: Real) -> None
     finally:
         by_hand.kill()
         by_hand.wait()
-    text = log.read_text(errors="replace")
+    text = log.read_bytes().decode(errors="replace")  # lines end in \n alone: a progress bar's \r is none
     assert "The server is fired up and ready to roll!" in text
     (boot,) = node.boots("--file", str(log))
     assert (boot["state"], boot["ready_at"]) == ("failed", None)
@@ -130,7 +133,7 @@ def test_a_stopped_scheduler_and_a_second_server_on_the_port(node: Real) -> None
 def test_the_launcher_is_killed(node: Real) -> None:
     """0.5.9 ties its children to it (PR_SET_PDEATHSIG): nothing is left, and the log says nothing."""
     assert probe.launcher_killed(server_of(node)) == probe.LAUNCHER_KILLED
-    assert not_good(node.inv("verify", "--json").is_(7).verdicts) == NEEDS_A_SERVER
+    assert not_good(node.inv("verify", "--json").is_(7).verdicts, NOT_TOLD) == NEEDS_A_SERVER
     node.inv("health", "--json").refuses(6, "no server of ours runs")
     assert node.boots()[-1]["state"] == "ready"
     node.restart().is_(0)
@@ -157,7 +160,7 @@ def test_sigterm_while_a_request_is_in_flight(node: Real) -> None:
     asking.join(TIMEOUT_S)
     assert replies[0]["meta_info"]["completion_tokens"] == 400
     wait_until(lambda: state_of(launcher) in ("", "Z"), TIMEOUT_S, what="the server's end")
-    assert not_good(node.inv("verify", "--json").is_(7).verdicts) == NEEDS_A_SERVER
+    assert not_good(node.inv("verify", "--json").is_(7).verdicts, NOT_TOLD) == NEEDS_A_SERVER
     boot = node.boots()[-1]
     assert (boot["state"], boot["stage"], boot["failure"]) == ("stopped", "stopping", None)
 
@@ -213,6 +216,17 @@ def test_rollback_leads_back_to_where_it_began(node: Real) -> None:
     assert accept_length(measured) < 2
     assert measured["nodes"][0]["verdict"] != "effective"
     assert title_of(node.child("sglang::scheduler")).startswith("sglang::scheduler")
+
+
+def compared(node: Real) -> Ran:
+    """Measured against `before`; again, at most twice, where others' load leaves the speed open."""
+    for _ in range(3):
+        found = node.bench("--baseline", "before")
+        claims = {each["figure"]: each["outcome"] for each in found.entry["claims"]}
+        assert claims["accept_len"] == "reached"
+        if found.entry["verdict"] != "inconclusive":
+            break
+    return found
 
 
 def server_of(node: Real) -> probe.Server:
