@@ -7,6 +7,7 @@ from typing import Any
 
 from .errors import ExitCode
 from .session import Session
+from .work import UNLOCK
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class History:
         """One row per action. An action without an end was cut off: its outcome is `unknown`."""
         rows: list[dict[str, Any]] = []
         for entry in self.entries:
+            if entry.get("action") == UNLOCK:
+                continue
             if entry.get("phase") == "end":
                 row = next((r for r in reversed(rows) if _same(r, entry)), None)
                 if row is not None:

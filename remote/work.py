@@ -14,6 +14,9 @@ from .plan import Action
 from .reporting import Reporter
 from .session import Event, Session
 
+# The last entry of a command in the journal: nothing that `inv history` shows.
+UNLOCK = "unlock"
+
 
 @dataclass(frozen=True)
 class Done:
@@ -76,14 +79,18 @@ class Work:
         on_event: Event | None = None,
     ) -> dict[str, Any]:
         """A request that changes the node: journalled there before and after."""
-        journal = {
+        journal = self.journal(action, detail)
+        return self.session.request(op, params, timeout_s=timeout_s, on_event=on_event, journal=journal)
+
+    def journal(self, action: str, detail: str) -> dict[str, Any]:
+        """Who does what in which deploy: what is written on the node before and after."""
+        return {
             "deploy_id": self.deploy_id,
             "command": self.command,
             "who": self.session.who,
             "action": action,
             "detail": detail,
         }
-        return self.session.request(op, params, timeout_s=timeout_s, on_event=on_event, journal=journal)
 
 
 class Outdated(Exception):
@@ -129,9 +136,8 @@ def locked(
     if taken:
         reporter.note(f"took over the lock of {taken.get('who')}, whose command no longer runs")
     try:
-        latest = last_operation(reply["journal_tail"])
-        if seen is not None and latest is not None and latest != last_operation(seen):
-            raise Outdated(latest)
+        if seen is not None:
+            _refuse_outdated(reply, seen)
         yield work
     except FixopsError as error:
         error.data.setdefault("deploy_id", work.deploy_id)
@@ -140,4 +146,15 @@ def locked(
     finally:
         # The helper's end releases it too: an error here must not hide the one that brought us here.
         if session.helper.alive:
-            session.request("unlock", {})
+            # Journalled, so that whoever looked while we only waited for health plans anew.
+            journal = work.journal(UNLOCK, "") if work.actions else None
+            session.request("unlock", {}, journal=journal)
+
+
+def _refuse_outdated(reply: dict[str, Any], seen: list[dict[str, Any]]) -> None:
+    """Outdated when the lock was waited for, or an operation was journalled since `seen`."""
+    latest = last_operation(reply["journal_tail"])
+    if reply["waited_for"] is not None:
+        raise Outdated(reply["waited_for"])
+    if latest is not None and latest != last_operation(seen):
+        raise Outdated(latest)

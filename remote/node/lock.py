@@ -146,12 +146,14 @@ def public(holder: dict[str, Any]) -> dict[str, Any]:
 
 
 def lock(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """{who, command, deploy_id, wait_s} -> {acquired: true, holder, journal_tail: [last 50], took_over?}.
+    """{who, command, deploy_id, wait_s} -> {acquired, holder, journal_tail: [last 50], waited_for, took_over?}.
+
+    waited_for: the holder that was waited for, null when the lock was free.
 
     OpError "locked" with `holder` when it is still held after `wait_s` seconds.
     Sends one event {"waiting": holder} when it has to wait.
     """
-    waited = False
+    waited_for = None
     give_up = ctx.now() + float(params.get("wait_s") or 0)
     wanted = {key: params.get(key) for key in ("who", "command", "deploy_id")}
     while True:
@@ -160,14 +162,15 @@ def lock(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
         except OpError as error:
             if error.kind != "locked" or ctx.now() >= give_up:
                 raise
-            if not waited:
-                ctx.event({"waiting": error.data["holder"]})
-                waited = True
+            if waited_for is None:
+                waited_for = error.data["holder"]
+                ctx.event({"waiting": waited_for})
         else:
             result = {
                 "acquired": True,
                 "holder": public(read_holder(ctx.state.dir) or {}),
                 "journal_tail": ctx.state.journal_tail(50),
+                "waited_for": waited_for,
             }
             return {**result, "took_over": took_over} if took_over else result
         ctx.wait(0.2)
