@@ -146,7 +146,8 @@ def public(holder: dict[str, Any]) -> dict[str, Any]:
 
 
 def lock(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """{who, command, deploy_id, wait_s} -> {acquired, holder, journal_tail: [last 50], waited_for, took_over?}.
+    """{who, command, deploy_id, wait_s} -> {acquired, holder, journal_tail: [last 50], waited_for,
+    took_over?}.
 
     waited_for: the holder that was waited for, null when the lock was free.
 
