@@ -18,39 +18,43 @@ STEPS = [
     ["deploy-fix", "--yes"],
     ["verify"],
     ["bench", "--baseline", "demo-before", *LOAD],
-    ["report"],
 ]
 # On a crowded machine a speed may be too unsteady to judge: "inconclusive" is an answer, not a failure.
 FINE = {"bench": (0, 8)}
 
 
-def run(words: list[str]) -> tuple[int, str]:
-    """The command's exit code, and the last line that it printed."""
+def run(words: list[str]) -> int:
+    _say(words)
+    return subprocess.call([INV, *words], cwd=ROOT)
+
+
+def report() -> tuple[int, str]:
+    """The exit code, and what was printed: the path of the page."""
+    _say(["report"])
+    done = subprocess.run([INV, "report"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    sys.stdout.write(done.stdout)
+    return done.returncode, done.stdout
+
+
+def _say(words: list[str]) -> None:
     sys.stdout.write(f"\n$ inv {' '.join(words)}\n")
     sys.stdout.flush()
-    last = ""
-    with subprocess.Popen([INV, *words], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            sys.stdout.write(line)
-            sys.stdout.flush()
-            last = line
-    return process.returncode, last
 
 
 def main() -> int:
     """0 when every step exits as it should. The practice node goes down again whatever happened."""
-    last = ""
+    path = ""
     try:
         for step in STEPS:
-            code, last = run(step)
+            code = run(step)
             if code not in FINE.get(step[0], (0,)):
                 sys.stderr.write(f"inv {step[0]} ended with exit code {code}\n")
                 return code
-        return 0
+        code, path = report()
+        return code
     finally:
         run(["practice.down"])
-        sys.stdout.write(f"\n{last}")
+        sys.stdout.write(f"\n{path}")
 
 
 if __name__ == "__main__":
