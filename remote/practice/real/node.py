@@ -53,7 +53,8 @@ def _join(site_packages: Path, layers: Sequence[Path]) -> None:
     site_packages.joinpath("fixops_layers.pth").write_text("".join(f"{path}\n" for path in layers))
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(SHIM / "sgl_kernel", site_packages / "sgl_kernel", ignore=ignore)
-    shutil.copyfile(SHIM / "fixops_cpu.py", site_packages / "fixops_cpu.py")
+    for name in ("fixops_cpu.py", "datasets.py"):
+        shutil.copyfile(SHIM / name, site_packages / name)
     # An installed plug-in is known by its metadata (entry points: packaging.python.org).
     about = site_packages / "fixops_cpu-0.1.dist-info"
     about.mkdir()

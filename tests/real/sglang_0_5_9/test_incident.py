@@ -93,6 +93,15 @@ def test_the_reply_says_what_the_draft_is_worth(node: Real) -> None:
     assert info["internal_states"][0]["avg_spec_accept_length"] > 3
 
 
+def test_sglangs_own_client_measures_the_same_server(node: Real) -> None:
+    """The second opinion: throughput by bench_serving, and no accept length claimed from it."""
+    found = node.bench("--client", "sglang").entry
+    assert found["load"]["client"] == "sglang"
+    assert (found["summary"]["requests"], found["summary"]["failed"], found["failures"]) == (6, 0, [])
+    assert found["summary"]["output_tok_s"]["median"] > 0
+    assert found["summary"]["accept_len"] is None
+
+
 def test_arguments_that_sglang_would_change_are_refused(node: Real, tmp_path: Path) -> None:
     changed = node.inventory(
         tmp_path / "steps.yaml",
