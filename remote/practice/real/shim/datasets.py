@@ -1,4 +1,4 @@
-"""Hugging Face's `datasets`: SGLang's own benchmark client imports it, and needs it only for data from the hub."""
+"""In place of Hugging Face's `datasets`: SGLang's benchmark client imports it, and calls it for the hub only."""
 
 from __future__ import annotations
 
