@@ -1,4 +1,4 @@
-"""In place of Hugging Face's `datasets`: SGLang's benchmark client imports it, and calls it for the hub only."""
+"""In place of Hugging Face's `datasets`: SGLang's benchmark client imports it, and rarely calls it."""
 
 from __future__ import annotations
 
