@@ -13,7 +13,7 @@ from .model import Deploy, Replaced, Step
 Entry = Mapping[str, Any]
 
 # What replaces files or puts them back; `inv bench` and what only starts or stops servers does neither.
-_WRITES = ("deploy-fix", "push-fix", "rollback")
+WRITES = ("deploy-fix", "push-fix", "rollback")
 
 
 def began(id: str) -> float | None:
@@ -117,7 +117,7 @@ def window(id: str | None, journal: Sequence[Entry]) -> tuple[float | None, floa
     writes = {
         str(entry["deploy_id"])
         for entry in journal
-        if entry.get("deploy_id") and str(entry.get("command")).startswith(_WRITES)
+        if entry.get("deploy_id") and str(entry.get("command")).startswith(WRITES)
     }
     later = [when for when in map(began, writes) if when is not None and start is not None and when > start]
     return start, min(later, default=None)

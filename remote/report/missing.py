@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..checks import Check
+from .deploys import WRITES
 from .model import Brought, Deploy, Missing
 
 
@@ -17,6 +18,9 @@ def missing(node: str, deploy: Deploy | None, checks: Sequence[Check], brought: 
         yield Missing(
             "the deploy is no longer there: its files were put back", f"inv deploy-fix --node {node}"
         )
+    elif any(command.startswith(WRITES) for command in deploy.later):
+        what = "the node was changed after this deploy: checks and wiring are those of now"
+        yield Missing(what, f"inv history --node {node}")
     if any(check.verdict == "fail" for check in checks):
         yield Missing(
             "a check fails: what was deployed is not proven to be in effect", f"inv diagnose --node {node}"

@@ -121,6 +121,8 @@ def test_each_thing_missing_has_the_command_that_makes_it() -> None:
     ]
     assert commands(deploy(), CHECKS, first) == [f"inv bench --baseline {run} --node n"]
     assert commands(deploy(), CHECKS, both) == []
+    assert commands(deploy(later=("restart (x, by y)",)), CHECKS, both) == []
+    assert commands(deploy(later=("push-fix z (x, by y)",)), CHECKS, both) == ["inv history --node n"]
     assert commands(deploy(restored=1.0), CHECKS, both) == ["inv deploy-fix --node n"]
     assert commands(deploy(), CHECKS, Brought(both.before, both.after, both.pairs, None)) == [
         f"inv bench --baseline {run} --node n"
