@@ -137,7 +137,7 @@ def broken(faults: Sequence[Fault]) -> tuple[Facts, Sources]:
         tried = copy.deepcopy(facts)
         try:
             fault.change(tried)
-        except (KeyError, IndexError, TypeError):
+        except (KeyError, IndexError, TypeError, AttributeError):
             continue
         facts = tried
         sources.update(fault.sources)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from remote.practice.file_faults import ACCESS, DRAFT, SOURCE
 from remote.practice.gpu_faults import GPUS
+from remote.practice.log_faults import LOGS
 from remote.practice.process_faults import PROCESSES
 
-FAULTS = {fault.name: fault for fault in (*SOURCE, *DRAFT, *PROCESSES, *GPUS, *ACCESS)}
+FAULTS = {fault.name: fault for fault in (*SOURCE, *DRAFT, *PROCESSES, *LOGS, *GPUS, *ACCESS)}

@@ -67,6 +67,34 @@ SOURCE = (
         also=STARTED_BEFORE,
     ),
     Fault(
+        "attribute-slip",
+        "An edit of the fix sets an attribute of the wrong object",
+        "has deepseek_v2.py set capture_embedding_for_eagle3 on the outer model, where nobody reads it",
+        ("source.state", "source.behaviour", "wiring.eager", "wiring.graph"),
+        (
+            edit(
+                DEEPSEEK,
+                "self.model.capture_embedding_for_eagle3 = -1 in layer_ids",
+                "self.capture_embedding_for_eagle3 = -1 in layer_ids",
+            ),
+        ),
+        also=STARTED_BEFORE,
+    ),
+    Fault(
+        "layer-convention",
+        "Layer ids are taken for layers, as from 0.5.13 on",
+        "has deepseek_v2.py capture the layers that the ids name, not those after them",
+        ("source.state", "source.behaviour", "wiring.eager", "wiring.graph"),
+        (
+            edit(
+                DEEPSEEK,
+                "[val + 1 for val in layer_ids if val != -1]",
+                "[val for val in layer_ids if val != -1]",
+            ),
+        ),
+        also=STARTED_BEFORE,
+    ),
+    Fault(
         "model-file-empty",
         "The model file is empty",
         "leaves nothing in deepseek_v2.py, as a full disk does",

@@ -11,7 +11,9 @@ from remote.practice.process_steps import (
     older_than_files,
     port_taken,
     restarted,
+    second,
     signalled,
+    unanswered,
 )
 
 PROCESSES = (
@@ -87,6 +89,28 @@ PROCESSES = (
         (restarted(arguments=("--speculative-num-steps", "1")),),
     ),
     Fault(
+        "argument-lost",
+        "An argument did not reach the server",
+        "starts it again without --trust-remote-code, as a command line with wrong quotes does",
+        ("args.effective",),
+        (restarted(without="--trust-remote-code"),),
+    ),
+    Fault(
+        "overlap-on",
+        "The server runs with two-batch overlap",
+        "starts it again with --enable-two-batch-overlap, where layers from the first sparse one on capture "
+        "nothing",
+        ("wiring.overlap",),
+        (restarted(arguments=("--enable-two-batch-overlap",)),),
+    ),
+    Fault(
+        "second-server",
+        "A second server runs on the same GPUs",
+        "starts another, small server on a port of its own",
+        ("gpu.holders",),
+        (second,),
+    ),
+    Fault(
         "other-log",
         "The server writes to another log",
         "starts it again by hand with its output in a file of its own",
@@ -104,9 +128,9 @@ PROCESSES = (
     Fault(
         "generation-hangs",
         "The server stopped generating",
-        "starts the server so that it never answers after its warm-up",
+        "starts the server so that it answers its warm-up request and no other",
         ("health.http", "health.generate"),
-        (restarted(faults={"generate_hangs": True}),),
+        (restarted(faults={"generate_hangs": True}), unanswered),
     ),
     Fault(
         "start-hangs",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -68,11 +70,14 @@ def restarted(
     *,
     faults: dict[str, Any] | None = None,
     arguments: Sequence[str] = (),
+    without: str | None = None,
     log: str | None = None,
     until: Until = "ready",
     kill_rank: int | None = None,
 ) -> Step:
-    """The same server again, misbehaving (simulator/settings.py), with more arguments, or short of a rank."""
+    """The same server again: misbehaving (simulator/settings.py), with more arguments, `without` a word of
+    its command line, or short of a rank.
+    """
 
     def step(at: Breaking) -> None:
         now = running(at.record.server_port)
@@ -81,7 +86,8 @@ def restarted(
         if faults:
             env["FIXOPS_SIMULATOR_FAULTS"] = json.dumps(faults)
         written = str(at.layout.log.with_name(log)) if log else now.how.log
-        wanted = replace(now.how, argv=[*now.how.argv, *arguments], env=env, log=written)
+        kept = [word for word in now.how.argv if word != without]
+        wanted = replace(now.how, argv=[*kept, *arguments], env=env, log=written)
         new = start(at, wanted, until=until)
         if kill_rank is not None:
             victim = ranks(new.pid)[kill_rank]
@@ -89,6 +95,32 @@ def restarted(
             _wait(lambda: not processes.alive(victim), f"rank {kill_rank} did not end")
 
     return step
+
+
+def unanswered(at: Breaking) -> None:
+    """A request that gets no answer. A scheduler that hangs does so from its first request on, and until then
+    /health may still be answered."""
+    connection = http.client.HTTPConnection("127.0.0.1", at.record.server_port, timeout=1.0)
+    body = json.dumps({"text": "Hello", "sampling_params": {"max_new_tokens": 8}})
+    try:
+        connection.request("POST", "/generate", body, {"Content-Type": "application/json"})
+        connection.getresponse()
+    except TimeoutError:
+        return
+    finally:
+        connection.close()
+    raise UnhealthyError("the server answered, which it was not to do", hint="inv practice.heal")
+
+
+def second(at: Breaking) -> None:
+    """Another server, small and ready, on a port of its own and on the same GPUs."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    spec = server.server_spec(at.layout, port=port, gpus=at.record.gpus, settings=at.layout.orphans_settings)
+    # Its settings leave it no room for tokens: it serves, and must not be asked anything.
+    argv, log = [*spec.argv, "--skip-server-warmup"], str(at.layout.log.with_name("second-server.log"))
+    start(at, replace(spec, argv=argv, log=log))
 
 
 def left_behind(at: Breaking) -> None:

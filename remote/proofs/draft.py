@@ -58,6 +58,9 @@ def fits(picture: Picture) -> Check:
     if shapes is None:
         why = weights["problem"] or "no safetensors file: the shapes cannot be read"
         return unknown(id, expected, why, *evidence, remedy=f"inv diagnose --node {node.name}")
+    if "fc.weight" in shapes and not width.text:
+        why = "the target's hidden size is not known, which the width of fc depends on"
+        return unknown(id, expected, why, *evidence, remedy=f"inv diagnose --node {node.name}")
     return passed(id, expected, width.text or f"{len(shapes)} tensors", *evidence)
 
 

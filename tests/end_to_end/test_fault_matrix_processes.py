@@ -9,6 +9,7 @@ import pytest
 from remote.practice.fault import Fault
 from remote.practice.faults import FAULTS
 from remote.practice.gpu_faults import GPUS
+from remote.practice.log_faults import LOGS
 from remote.practice.process_faults import PROCESSES
 from tests.end_to_end import matrix
 from tests.end_to_end.kit import Practice
@@ -30,8 +31,8 @@ def healthy(practice: Practice) -> Iterator[Healthy]:
     yield from matrix.deployed(practice)
 
 
-@pytest.mark.parametrize("fault", [*PROCESSES, *GPUS], ids=lambda fault: fault.name)
-def test_a_fault_of_processes_and_gpus(healthy: Healthy, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [*PROCESSES, *LOGS, *GPUS], ids=lambda fault: fault.name)
+def test_a_fault_of_processes_logs_and_gpus(healthy: Healthy, fault: Fault) -> None:
     matrix.check(healthy, fault)
 
 
