@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import RefusedError
+from ..work import UNLOCK
 from .model import Deploy, Replaced, Step
 
 Entry = Mapping[str, Any]
@@ -48,7 +49,7 @@ def choose(node: str, ids: Sequence[str], asked: str | None) -> str | None:
 def read(id: str, journal: Sequence[Entry], manifest: Entry | None, files: Iterable[Replaced]) -> Deploy:
     """One deploy. `manifest` is None for one that replaced no file."""
     mine = [entry for entry in journal if entry.get("deploy_id") == id]
-    steps = tuple(_steps(mine))
+    steps = tuple(_steps([entry for entry in mine if entry.get("action") != UNLOCK]))
     first: Entry = mine[0] if mine else {}
     ends = [entry["time"] for entry in mine if entry.get("phase") == "end" and "time" in entry]
     return Deploy(
