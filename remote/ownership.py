@@ -25,10 +25,17 @@ class Process:
     sid: int
     state: str
     start_time: float
+    # A zombie whose other threads live: a stuck one, which still holds what it had.
+    threads_live: bool = False
 
     @property
     def alive(self) -> bool:
         return self.state not in ("Z", "X")
+
+    @property
+    def gone(self) -> bool:
+        """It holds nothing any more, and no signal is of use: only its parent has not looked yet."""
+        return not self.alive and not self.threads_live
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,7 @@ def processes_of(facts: Facts) -> list[Process]:
             sid=raw["sid"],
             state=raw["state"],
             start_time=raw["start_time"],
+            threads_live=bool(raw.get("threads_alive_of_zombie")),
         )
         for raw in facts.get("processes", [])
     ]
@@ -137,7 +145,7 @@ def assess(
         if server is None and group.launcher is not None and group.port == port:
             server = group
         else:
-            stale += [Stale(member, reason) for member in group.members]
+            stale += [Stale(member, reason) for member in group.members if not member.gone]
 
     holder = next((by_pid[pid] for pid in holder_pids if pid in by_pid), None)
     foreign = _foreign_port(listeners, by_pid, ours, port)

@@ -77,7 +77,17 @@ def test_a_zombie_launcher_leaves_orphans() -> None:
     zombie, *ranks = server(100, 30000)
     owned = decide(facts({**zombie, "state": "Z"}, *ranks))
     assert owned.server is None
-    assert {each.process.pid for each in owned.stale} == {100, 101, 102}
+    assert {each.process.pid for each in owned.stale} == {101, 102}
+
+
+def test_what_is_left_of_a_server_of_ours_in_a_container_without_init_is_not_stale() -> None:
+    """Nobody waits for orphans there: zombies stay for as long as the container does."""
+    dead = [{**each, "state": "Z", "ppid": 1} for each in server(100, 30000)]
+    booted = [(100, 1000)]
+    assert decide(facts(*dead, *server(200, 30000), port=30000, pid=200), booted=booted).stale == ()
+    stuck = {**dead[1], "threads_alive_of_zombie": True}
+    owned = decide(facts(dead[0], stuck), booted=booted)
+    assert [each.process.pid for each in owned.stale] == [101]
 
 
 def test_a_neighbour_on_our_gpu_is_named_and_not_ended() -> None:

@@ -13,8 +13,7 @@ from remote.picture import Picture
 from remote.plan import Plan, build
 from remote.proofs import prove
 from tests import pictures
-from tests.pictures import DEEPSEEK, DRAFT, GRAPH, ROOT, config, fixed, healthy, picture, pristine
-from tests.test_proofs import (
+from tests.fact_faults import (
     no_server,
     orphan,
     pyc,
@@ -22,6 +21,7 @@ from tests.test_proofs import (
     stranger_on_gpu,
     stranger_on_port,
 )
+from tests.pictures import DEEPSEEK, DRAFT, GRAPH, ROOT, config, fixed, healthy, picture, pristine
 
 
 def plan(facts: dict[str, Any] | None = None, sources: dict[str, bytes | None] | None = None) -> Plan:

@@ -54,6 +54,11 @@ MASKS = (
     (r"/python3\.\d+/", "/python3.N/"),
     (r"\.py:\d+", ".py:N"),
     (r"\bline \d+", "line N"),
+    (r"SHA256:[A-Za-z0-9+/]+", "SHA256:KEY"),
+    # Which rank is the first to fail is chance.
+    (r"\bGPU \d+ has a total", "GPU N has a total"),
+    (r"res\.text='.*'", "res.text='...'"),
+    (r"[^\x20-\x7e]", "?"),
 )
 
 

@@ -47,7 +47,7 @@ def deployed(practice: Practice) -> Iterator[Healthy]:
         patch.setenv("FIXOPS_PRACTICE_DIR", str(practice.root))
         found = faults_page.look(practice.root)
         assert found.exit_code == 0, found.checks
-        yield Healthy(practice, layout, verdicts(found.checks), files(layout), server(practice))
+        yield Healthy(practice, layout, verdicts(found.checks), files(layout), server(practice.server_port))
 
 
 def verdicts(checks: Sequence[Check]) -> dict[str, str]:
@@ -128,7 +128,7 @@ def is_healthy(healthy: Healthy) -> None:
     """Nothing is left of any fault."""
     assert in_force(healthy.layout) == []
     assert files(healthy.layout) == healthy.files
-    assert server(healthy.practice) == healthy.server
+    assert server(healthy.practice.server_port) == healthy.server
     found = faults_page.look(healthy.layout.root)
     mine = {**healthy.verdicts, **verdicts(of_this_node(healthy, found.checks))}
     assert mine == healthy.verdicts, [each for each in found.checks if each.verdict in ("fail", "unknown")]
@@ -150,9 +150,9 @@ def files(layout: Layout) -> dict[str, str | None]:
     return found
 
 
-def server(practice: Practice) -> dict[str, Any]:
+def server(port: int) -> dict[str, Any]:
     """What can be seen of the server from outside."""
-    pid = processes.listener(practice.server_port)
+    pid = processes.listener(port)
     if pid is None:
         return {"up": False}
     found = [pid, *(rank.pid for rank in ranks(pid))]

@@ -1,12 +1,9 @@
-"""Every fault of the table, brought about on a node where the fix is deployed, and healed."""
+"""Breaking and healing itself. Each fault on a deployed node: tests/end_to_end/test_fault_matrix_*.py."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,21 +11,16 @@ from remote import bundles, fixes
 from remote.errors import RefusedError, UsageError
 from remote.practice import processes, wheels
 from remote.practice.breaking import break_node, in_force
-from remote.practice.build import DEEPSEEK, FIXED, bytecode_path
-from remote.practice.fault import CONNECT, Fault
-from remote.practice.faults import ACCESS, DRAFT, FAULTS, GPUS, PROCESSES, SOURCE
+from remote.practice.build import DEEPSEEK
+from remote.practice.fault import CONNECT
+from remote.practice.faults import ACCESS, DRAFT, FAULTS, GPUS, LOGS, PROCESSES, SOURCE
 from remote.practice.healing import heal
 from remote.practice.layout import Layout
-from remote.practice.process_steps import ranks
 from remote.practice.up import DEFAULT_VERSION, Up
+from remote.proofs import PROOFS
+from tests.end_to_end import matrix
 
-CHECKS = {
-    CONNECT,
-    *("source.file", "source.state", "source.compiles", "source.behaviour", "bytecode.fresh"),
-    *("config.values", "config.draft", "wiring.eager", "wiring.graph", "wiring.overlap"),
-    *("process.single", "process.owner", "process.ranks", "process.after_fix", "gpu.holders"),
-    *("args.effective", "log.boot", "log.capture", "log.errors", "health.http", "health.generate"),
-}
+CHECKS = {CONNECT, *PROOFS}
 
 
 def put_fix(layout: Layout) -> None:
@@ -70,20 +62,6 @@ def serving(node: Up) -> Up:
     return node
 
 
-def hashes(layout: Layout, *, heads: bool = True) -> dict[str, str | None]:
-    """Content of everything that a fault could change in the node's files."""
-    weights = layout.draft / "model.safetensors"
-    sources = [layout.site_packages / name for name in FIXED]
-    watched = [*sources, *map(bytecode_path, sources), layout.draft / "config.json", layout.nvidia_smi]
-    watched += [layout.ssh / "known_hosts", layout.python, layout.site_packages / "other-sglang.pth"]
-    found: dict[str, str | None] = {str(weights): str(weights.exists())}
-    for path in watched:
-        # The head of a pyc holds the source's time, which a restarted server brings up to date.
-        skipped = 16 if path.suffix == ".pyc" and not heads else 0
-        found[str(path)] = hashlib.sha256(path.read_bytes()[skipped:]).hexdigest() if path.exists() else None
-    return found
-
-
 def gpus(layout: Layout) -> object:
     query = ("--query-gpu=index,memory.used,memory.total,utilization.gpu", "--format=csv")
     apps = ("--query-compute-apps=gpu_uuid,process_name,used_memory", "--format=csv")
@@ -99,58 +77,18 @@ def gpus(layout: Layout) -> object:
     return [(each.returncode, each.stdout) for each in done]
 
 
-def server(node: Up) -> dict[str, Any]:
-    """What can be seen of the server from outside."""
-    pid = processes.listener(node.record.server_port)
-    if pid is None:
-        return {"up": False}
-    environ = Path(f"/proc/{pid}/environ").read_text()
-    found = [pid, *(rank.pid for rank in ranks(pid))]
-    states = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[0] for each in found]
-    return {
-        "up": True,
-        "processes": len(states),
-        "stopped": "T" in states,
-        "faults": "FIXOPS_SIMULATOR_FAULTS" in environ,
-        "log": Path(f"/proc/{pid}/fd/1").readlink().name,
-        "argv": processes.title(pid),
-    }
-
-
 def seen(node: Up) -> tuple[object, ...]:
-    return hashes(node.layout, heads=False), gpus(node.layout), server(node)
-
-
-@pytest.mark.parametrize("fault", [*SOURCE, *DRAFT, *GPUS, *ACCESS], ids=lambda fault: fault.name)
-def test_a_fault_of_files_and_gpus_shows_and_heals_without_a_trace(still: Layout, fault: Fault) -> None:
-    before = hashes(still), gpus(still)
-    break_node(still, fault.name)
-    try:
-        assert in_force(still) == [fault.name]
-        assert (hashes(still), gpus(still)) != before
-    finally:
-        (healed,) = heal(still)
-    assert healed.kept == ()
-    assert in_force(still) == []
-    assert (hashes(still), gpus(still)) == before
-
-
-@pytest.mark.parametrize("fault", PROCESSES, ids=lambda fault: fault.name)
-def test_a_fault_of_processes_shows_and_heals_without_a_trace(serving: Up, fault: Fault) -> None:
-    before = seen(serving)
-    break_node(serving.layout, fault.name)
-    try:
-        assert seen(serving) != before
-    finally:
-        heal(serving.layout)
-    assert seen(serving) == before
+    return matrix.files(node.layout), gpus(node.layout), matrix.server(node.record.server_port)
 
 
 def test_every_fault_names_checks_that_exist() -> None:
-    assert len(FAULTS) == sum(map(len, (SOURCE, DRAFT, PROCESSES, GPUS, ACCESS)))
+    assert len(FAULTS) == sum(map(len, (SOURCE, DRAFT, PROCESSES, LOGS, GPUS, ACCESS)))
     for fault in FAULTS.values():
         assert fault.found_by
-        assert set(fault.found_by) <= CHECKS
+        assert set(fault.verdicts) <= CHECKS
+        assert set(fault.undetermined) <= set(fault.found_by)
+        assert not set(fault.found_by) & {each.check for each in fault.also}
+        assert all(each.why for each in fault.also)
         assert fault.title
         assert fault.does
 
