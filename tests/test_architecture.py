@@ -49,7 +49,7 @@ LAYERS: list[set[str]] = [
         "reporting",
         "node_errors",
     },
-    {"inventory", "fixes", "wiring", "sglang", "helper", "pending", "trust", "ssh"},
+    {"runbook", "inventory", "fixes", "wiring", "sglang", "helper", "pending", "trust", "ssh"},
 ]
 
 

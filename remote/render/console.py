@@ -26,6 +26,8 @@ THEME = Theme(
         "added": "green",
         "removed": "red",
         "hunk": "cyan",
+        # Rich's own has a black background, which a light terminal shows as boxes.
+        "markdown.code": "bold cyan",
     }
 )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -21,10 +22,11 @@ _STYLES = {
     "skip": "skip",
     "error: ": "fail",
     "next:  ": "heading",
+    "-     ": "quiet",
     "+": "added",
     "-": "removed",
 }
-_INDENT = "  "
+_INDENT = 2
 
 
 class _Block(CodeBlock):
@@ -33,7 +35,7 @@ class _Block(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in str(self.text).rstrip().splitlines():
             style = next((style for start, style in _STYLES.items() if line.startswith(start)), "")
-            yield Text(_INDENT + line, style=style, overflow="fold")
+            yield Padding(Text(line, style=style, overflow="fold"), (0, 0, 0, _INDENT), expand=False)
 
 
 class _Heading(Heading):

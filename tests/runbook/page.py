@@ -79,12 +79,17 @@ def shown(printed: str) -> str:
 
 
 # Checks that passed, causes that are ruled out, and what a benchmark guards against.
-_PASSED = re.compile(r"(pass|skip|no {3}|note|ok {2}) ([a-z]+[.-]|\d+ guards|simulated)|\?{4} cuda-graph")
+_PASSED = re.compile(
+    r"(pass|skip) [a-z]+\.|no {3} [a-z]+-?"
+    r"|(note|SPOILS|\?{4}|ok)( +\d+ guards| {1,3}([a-z]+-[a-z-]+|simulated|complete|repetition|queueing) )"
+)
 _BOOT = re.compile(r"\d+ +(\d{4}-\d\d-\d\d|\?)")
 _DIFF_BEGINS = re.compile(r"(--- |\+\+\+ )[ab]/")
 _DIFF_LINE = re.compile(r"[ +@]|-(?! {5})|$")
 # What a command says every 10 s where there is no terminal: only on a busy machine.
-_PROGRESS = re.compile(r"(health|free-gpus|kill-stale|stop|start|push-code|push-config|purge-pycache)  ")
+_PROGRESS = re.compile(
+    r"(health|free-gpus|kill-stale|stop|start|push-code|push-config|purge-pycache|warm-up|bench|verify)  "
+)
 
 # What is measured anew each time, and its interval.
 _FIGURE = r"\d+\.\d+\s+\[\d[\d.]*,\s+[\d.]+\]"
@@ -104,6 +109,8 @@ _MASKS = (
     # A measured accept length is one of few tokens: its whole part tells the two cases apart.
     (re.compile(r"(accept len(?:gth)?[:=]?\s+\d)\.\d+"), r"\1.N"),
     (re.compile(_FIGURE), "FIGURE"),
+    (re.compile(r"^ok +warm-up .*", flags=re.MULTILINE), "ok warm-up"),
+    (re.compile(r"127\.0\.0\.1:\d{5}"), "127.0.0.1:N"),
     (re.compile(r"(this run's:|within|accept rate:|all)\s+[\d.]+%?"), r"\1 N"),
     (re.compile(r"\d+(\s+(?:output tokens|verifications|runs|requests in))"), r"N\1"),
     (re.compile(r"(CLOCK\s+\d)\.\d+\s+[\d.]+"), r"\1.N N"),
