@@ -89,6 +89,15 @@ def test_packages_are_installed_once_and_shared_between_versions(pip: Make) -> N
     assert len(calls.read_text().splitlines()) == 4
 
 
+def test_a_cache_that_is_named_relative_is_found_from_everywhere(
+    pip: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pip()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FIXOPS_CACHE", "cache")
+    assert all(path.is_absolute() for path in environment.build("0.5.9").layers)
+
+
 def test_torchvision_is_mended_where_it_does_not_load(pip: Make) -> None:
     """Its compiled part belongs to another build of PyTorch: what its import needs is declared."""
     pip()

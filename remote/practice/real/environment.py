@@ -74,7 +74,8 @@ class _Layer:
 
 def directory() -> Path:
     """`real` in the toolkit's cache (FIXOPS_CACHE, XDG_CACHE_HOME/fixops)."""
-    return cache.directory() / "real"
+    # Absolute: nodes find the packages by it, wherever they are started.
+    return (cache.directory() / "real").resolve()
 
 
 def needs(version: str) -> str:
