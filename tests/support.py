@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(predicate: Callable[[], object], timeout_s: float = 20.0, *, what: str = "the condition") -> None:
+def wait_until(
+    predicate: Callable[[], object], timeout_s: float = 20.0, *, what: str = "the condition"
+) -> None:
     """Poll until `predicate()` is true; fail the test when it is not within `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
     while not predicate():

@@ -248,7 +248,7 @@ def test_a_locked_node_is_measured_but_not_written_to(tmp_path: Path, prompts: s
     assert list((xdg / "bench" / "here").iterdir())
 
 
-@pytest.mark.parametrize(("pid", "state"), [(4711, "spoils"), (os.getpid(), "ok")])
+@pytest.mark.parametrize(("pid", "state"), [(4711, "spoils"), (os.getpid(), "ok")], ids=["other", "own"])
 def test_a_lock_of_our_own_command_is_nobody_elses(
     tmp_path: Path, prompts: str, pid: int, state: str
 ) -> None:
