@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from remote.checks import Check
+from remote.checks import Check, exit_code
 from remote.errors import FixopsError
 from remote.practice import processes
 from remote.practice.breaking import break_node, in_force
@@ -88,13 +88,12 @@ def check(healthy: Healthy, *faults: Fault) -> None:
         for fault in faults:
             break_node(layout, fault.name)
         assert in_force(layout) == sorted(fault.name for fault in faults)
-        seen = faults_page.look(layout.root)
-        mine = of_this_node(healthy, seen.checks)
+        mine = of_this_node(healthy, faults_page.look(layout.root).checks)
         told = faults_page.said(layout, faults_page.ports_of(layout), mine)
     finally:
         healed = heal(layout)
     assert {**healthy.verdicts, **verdicts(mine)} == wanted, told
-    assert seen.exit_code == (7 if "fail" in wanted.values() else 8)
+    assert exit_code(mine) == (7 if "fail" in wanted.values() else 8)
     if len(faults) == 1:
         is_current(faults[0], told)
     assert all(each.kept == () for each in healed)

@@ -19,9 +19,9 @@ from tests.end_to_end.matrix import Healthy
 PAIRS = (
     ("gpu-leak", "config-reverted"),
     ("other-log", "graph-edit-undone"),
-    ("stale-pyc", "rank-stopped"),
+    ("rank-stopped", "gpu-no-permission"),
     ("other-arguments", "stale-ranks"),
-    ("gpu-no-permission", "server-killed"),
+    ("server-killed", "stale-pyc"),
     ("health-lies", "draft-layers"),
 )
 
