@@ -98,6 +98,9 @@ REASONS = {
 # A verdict of bench is no error, and leads somewhere all the same.
 INEFFECTIVE = "applied-no-effect"
 
+# States of a server in `inv status`.
+STATES = {"down": "health-never-ready", "sick": "up-but-hanging"}
+
 TABLES = (CHECKS, FAILURES, ERRORS, REASONS)
 
 
@@ -160,6 +163,11 @@ def of_check(id: str, observed: str) -> str | None:
     if id.startswith("log.") and code in FAILURES:
         return FAILURES[code]
     return next((symptom for pattern, symptom in OBSERVED if pattern.search(observed)), CHECKS.get(id))
+
+
+def of_state(state: str, *, stale: bool) -> str | None:
+    """The entry for a server in this state; `stale`: processes of an earlier one are there."""
+    return "gpu-memory-not-freed" if stale else STATES.get(state)
 
 
 def of_error(error: FixopsError) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from ..runbook import of_state
 from .checks import print_checks
 from .console import console
 from .plan import print_actions, print_plan
@@ -99,6 +100,9 @@ def status(result: Status) -> None:
     table.add_row("ranks", f"{server['ranks']['alive']} of {server['ranks']['expected']} alive")
     for each in facts["stale"][:8]:
         table.add_row("stale", Text(f"pid {each['pid']} {each['title']}: {each['why']}", style="fail"))
+    symptom = of_state(result.state, stale=bool(facts["stale"]))
+    if symptom:
+        table.add_row("runbook", f"inv runbook {symptom}")
     table.add_row("fix", _fix(facts["fix"]))
     for gpu in facts["gpus"]:
         table.add_row(f"gpu {gpu['index']}", _gpu(gpu))

@@ -91,30 +91,34 @@ _PROGRESS = re.compile(
     r"(health|free-gpus|kill-stale|stop|start|push-code|push-config|purge-pycache|warm-up|bench|verify)  "
 )
 
-# What is measured anew each time, and its interval.
-_FIGURE = r"\d+\.\d+\s+\[\d[\d.]*,\s+[\d.]+\]"
+# A figure that is measured anew each time, and its interval.
+_INTERVAL = r"\.?\d*\s+\[\d[\d.]*,\s+[\d.]+\]"
 
-# What differs from run to run. In texts a blank may be a line's end: a narrow terminal wraps.
+# What differs from run to run. A blank may be a line's end: a narrow terminal wraps.
 _MASKS = (
-    (re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\d[\sT]+\d\d:\d\d:\d\d([.,]\d+)?"), "DATE"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "CLOCK"),
+    (re.compile(r"^\s*\d+(?= +(\[|DATE))", flags=re.MULTILINE), "N"),
     (re.compile(r"\bpid\s+\d+(,\s+\d+)*"), "pid N"),
     (re.compile(r"/proc/\d+"), "/proc/N"),
+    (re.compile(r"127\.0\.0\.1:\d{5}"), "127.0.0.1:N"),
     (re.compile(r"\b\d+(\.\d+)?\s+s\b"), "T s"),
     (re.compile(r"\b[0-9a-f]{12,64}\b"), "HASH"),
-    (re.compile(r"\bpython3\.\d+"), "python3.N"),
-    (re.compile(r"(\.py:|\bline[s]?\s+|\.log:|^\s*)\d+", flags=re.MULTILINE), r"\1N"),
+    (re.compile(r"\b(line[s]?|GPU)\s+\d+"), r"\1 N"),
     (re.compile(r"@@ -\d+,\d+ \+\d+,\d+ @@"), "@@"),
     # A measured accept length is one of few tokens: its whole part tells the two cases apart.
-    (re.compile(r"(accept len(?:gth)?[:=]?\s+\d)\.\d+"), r"\1.N"),
-    (re.compile(_FIGURE), "FIGURE"),
-    (re.compile(r"^ok +warm-up .*", flags=re.MULTILINE), "ok warm-up"),
-    (re.compile(r"127\.0\.0\.1:\d{5}"), "127.0.0.1:N"),
-    (re.compile(r"(this run's:|within|accept rate:|all)\s+[\d.]+%?"), r"\1 N"),
-    (re.compile(r"\d+(\s+(?:output tokens|verifications|runs|requests in))"), r"N\1"),
+    (re.compile(rf"(accept length\s+\d){_INTERVAL}"), r"\1.N"),
     (re.compile(r"(CLOCK\s+\d)\.\d+\s+[\d.]+"), r"\1.N N"),
-    (re.compile(r"(accept rate|throughput \(token/s\)|token usage|#token|\bGPU|\bTP)(:?\s*)[\d.]+"), r"\1 N"),
+    (re.compile(rf"\d+{_INTERVAL}"), "FIGURE"),
+    (re.compile(r"^ok +warm-up .*", flags=re.MULTILINE), "ok warm-up"),
+    (re.compile(r"(this run's:|accept rate:|all)\s+\d[\d.]*"), r"\1 N"),
+    (re.compile(r"\d+(\s+(?:output tokens|verifications))"), r"N\1"),
+)
+# The same of paths, which a narrow terminal cuts anywhere: looked for when the blanks are gone.
+_PATH_MASKS = (
+    (re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}"), "ID"),
+    (re.compile(r"python3\.\d+"), "python3.N"),
+    (re.compile(r"(\.py:|\.log:)\d+"), r"\1N"),
 )
 
 
@@ -124,5 +128,6 @@ def normal(text: str) -> str:
     for pattern, mask in _MASKS:
         text = pattern.sub(mask, text)
     text = re.sub(r"\s+", "", text)
-    # Once more, for what a line's end had cut in two.
-    return re.sub(r"\d{8}T\d{6}Z-[0-9a-f]{4}", "ID", text)
+    for pattern, mask in _PATH_MASKS:
+        text = pattern.sub(mask, text)
+    return text

@@ -111,6 +111,18 @@ def test_every_reason_of_an_error_leads_to_an_entry() -> None:
     assert runbook.INEFFECTIVE in ENTRIES
 
 
+def test_a_servers_state_leads_to_an_entry() -> None:
+    for state, stale, symptom in (
+        ("up", False, None),
+        ("starting", False, None),
+        ("sick", False, "up-but-hanging"),
+        ("down", False, "health-never-ready"),
+        ("up", True, "gpu-memory-not-freed"),
+    ):
+        assert runbook.of_state(state, stale=stale) == symptom
+        assert symptom is None or symptom in ENTRIES
+
+
 @pytest.mark.parametrize(
     ("error", "symptom"),
     [
