@@ -43,7 +43,7 @@ said on a practice node with two GPUs; pids, ports, times and the node's directo
 bring every fault about and hold this page to what is said then.
 """
 # A server that does not answer on the practice node never will: nobody need wait as long as on a real one.
-PATIENCE_S = 10.0
+PATIENCE_S = 6.0
 # What differs from node to node and from run to run, and what stands there instead.
 MASKS = (
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?( UTC)?", "TIME"),
