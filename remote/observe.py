@@ -15,6 +15,7 @@ from .cache import Contents
 from .intent import draft_config_path, http_host, model_config_path, our_gpus, wanted_args
 from .inventory import Node, command
 from .picture import ConfigFile, Facts, Picture
+from .redact import clean_tree, printable
 from .session import Session
 from .sglang import boots, patterns
 
@@ -26,6 +27,8 @@ HEALTH_TIMEOUT_S = 25.0
 GENERATE_TIMEOUT_S = 60.0
 OBSERVE_TIMEOUT_S = 120.0
 GPU_TIMEOUT_S = 20.0
+# What other people's processes and the GPU tool say of themselves is shown on a terminal.
+STRANGERS = ("procs", "gpus")
 # /server_info tells of each DP rank: 37 kB for one (capture of 0.5.23).
 MAX_REPLY_BYTES = 1024 * 1024
 MAX_SOURCE_BYTES = 4 * 1024 * 1024
@@ -114,6 +117,9 @@ def observe(session: Session, bundle: bundles.Bundle, *, probe: bool = True) -> 
     facts = session.request(
         "observe", {"sections": sections(node, bundle, probe=probe)}, timeout_s=OBSERVE_TIMEOUT_S
     )
+    facts = {
+        name: clean_tree(found, printable) if name in STRANGERS else found for name, found in facts.items()
+    }
     files = {} if "error" in facts.get("files", {"error": 0}) else facts["files"]
     more = _other_sources(node, facts, files)
     contents, compile_errors = _contents(session, files, bundle_files(bundle), more)

@@ -23,6 +23,12 @@ def cleaner(secrets: Iterable[str]) -> Callable[[str], str]:
     return clean
 
 
+def printable(text: str) -> str:
+    """`text` without control characters: what a stranger's process or tool says must not steer the
+    engineer's terminal."""
+    return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)
+
+
 def clean_tree(value: Any, clean: Callable[[str], str]) -> Any:
     """A JSON value with every text in it passed through `clean`; keys stay as they are."""
     if isinstance(value, str):

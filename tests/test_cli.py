@@ -173,3 +173,13 @@ def test_what_fails_on_the_node_has_the_contracts_code(kind: str, code: ExitCode
     assert error.hint
     if kind == "locked":
         assert "ops@desk" in error.message
+
+
+def test_a_strangers_title_does_not_steer_the_terminal() -> None:
+    from remote.redact import printable
+
+    assert (
+        printable("python \x1b]0;owned\x07\x9b31m train.py")
+        == "python \ufffd]0;owned\ufffd\ufffd31m train.py"
+    )
+    assert printable("a\tb\nc é 中") == "a\tb\nc é 中"
