@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -95,8 +96,9 @@ class Ran:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """This process's own, without what would lead the commands elsewhere."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("FIXOPS_INV", "INVOKE_"))}
+    """This process's own, without what would lead the commands elsewhere or have them compiled each time."""
+    dropped = ("FIXOPS_INV", "INVOKE_", "PYTHONDONTWRITEBYTECODE")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
     return {**kept, **changes}
 
 
@@ -261,7 +263,14 @@ def tree(root: Path, skip: tuple[str, ...] = ()) -> dict[str, str]:
 
 
 def content(path: Path) -> str:
-    """The hash of a file, without the gigabytes of nothing of which the practice node's weights consist."""
+    """The hash of a file. Looked up where it was made before: no write leaves the change time as it was."""
+    facts = path.stat()
+    return _content(path, facts.st_ino, facts.st_size, facts.st_ctime_ns)
+
+
+@functools.lru_cache(maxsize=65536)
+def _content(path: Path, *_: int) -> str:
+    """Without the gigabytes of nothing of which the practice node's weights consist."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         data_ends = file.seek(0, os.SEEK_HOLE) if size else 0

@@ -45,7 +45,7 @@ def test_a_whole_deploy_and_what_finds_it_done(practice: Practice, wire: Link, t
         _, cold = turns(practice, wire, tmp_path, cache / "cold", *command)
         _, warm = turns(practice, wire, tmp_path, cache / "cold", *command)
         assert max(cold, warm) <= NOTHING_TO_DO, f"{command[0]}: {cold} turns, {warm} when all is known"
-        assert warm < cold
+        assert warm <= cold
 
 
 class Counted:

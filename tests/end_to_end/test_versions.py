@@ -32,7 +32,7 @@ def test_a_deploy_proves_all_of_it_and_the_next_one_changes_nothing(node: Practi
     changed = [id for id, action in first.actions.items() if action["changed"]]
     assert changed == ["push-code", "push-config", "purge-pycache", "kill-stale", "free-gpus", "start"]
     ended = {process["pid"] for process in first.actions["kill-stale"]["processes"]}
-    assert set(before) == ended
+    assert set(before) <= ended
     assert not set(before) & set(node.sglang())
     config = json.loads(node.draft.read_text())
     assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [-1, 2, 30]
