@@ -163,6 +163,18 @@ class Practice:
         """A deploy that must be a success."""
         return self.inv("deploy-fix", "--yes", "--json", *words).is_(0)
 
+    def undo(self) -> None:
+        """Roll back every deploy that is in place, without a question."""
+        while any(self.in_place()):
+            self.inv("rollback", "--yes", "--force", "--json").is_(0)
+
+    def in_place(self) -> Iterator[str]:
+        """The deploys whose files have not been put back."""
+        for path in self.state.glob("deploys/*/manifest.json"):
+            stored = json.loads(path.read_text())
+            if stored["files"] and not stored.get("restored"):
+                yield path.parent.name
+
     @property
     def record(self) -> dict[str, Any]:
         found = json.loads((self.root / "node.json").read_text())

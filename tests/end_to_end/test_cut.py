@@ -122,8 +122,7 @@ def at_once(reached: Moment, node: Practice, process: subprocess.Popen[str]) -> 
 def node(practice: Practice) -> Iterator[Practice]:
     """The module's node as it was before any deploy."""
     practice.settings()
-    while practice.inv("rollback", "--yes", "--force", "--json").code == 0:
-        pass
+    practice.undo()
     yield practice
     assert not list(practice.root.rglob("*.fixops-*")), "something prepared was left behind"
 

@@ -14,9 +14,9 @@ from tests.support import wait_until
 READY = "The server is fired up and ready to roll!"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def deployed(practice: Practice) -> Practice:
-    """The module's node, with the fix in place and a server that is in order."""
+    """The module's node with the fix in place, whatever became of its server."""
     practice.settings()
     practice.deploy()
     return practice

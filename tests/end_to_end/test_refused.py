@@ -126,6 +126,19 @@ def test_there_is_no_sglang(node: Practice) -> None:
         away.rename(package)
 
 
+@pytest.mark.parametrize("version", ["0.5.4", "0.6.0rc1"])
+def test_the_installed_version_decides(node: Practice, version: str) -> None:
+    """Whatever the files hold: the version is that of the installed package's metadata."""
+    (metadata,) = node.site_packages.glob("sglang-*.dist-info/METADATA")
+    text = metadata.read_text()
+    assert "\nVersion: 0.5.9\n" in text
+    metadata.write_text(text.replace("\nVersion: 0.5.9\n", f"\nVersion: {version}\n"))
+    try:
+        refused(node, 5, version, "covers")
+    finally:
+        metadata.write_text(text)
+
+
 # A bundle that is wrong: in a project of its own
 
 

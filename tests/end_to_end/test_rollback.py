@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import urllib.request
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,11 +19,10 @@ THREE_EDITS = ("--fix", "eagle3-three-edits")
 
 
 @pytest.fixture
-def node(practice: Practice) -> Iterator[Practice]:
-    """The module's node; whatever a test deployed is rolled back after it."""
-    yield practice
-    while practice.inv("rollback", "--yes", "--force", "--json").code == 0:
-        pass
+def node(practice: Practice) -> Practice:
+    """The module's node, every deploy of the tests before rolled back."""
+    practice.undo()
+    return practice
 
 
 def code_and_config(node: Practice) -> dict[str, str]:

@@ -15,13 +15,10 @@ GIVEN = {"E2E_API_KEY": KEY, "E2E_TOKEN": TOKEN}
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("verify", "--json"),
     ("verify", "--verbose"),
-    ("status",),
     ("status", "--json"),
     ("logs", "--lines", "400"),
-    ("logs", "--json", "--lines", "400"),
     ("logs", "--args"),
     ("logs", "--grep", "api_key"),
-    ("history",),
     ("history", "--json"),
     ("deploy-fix", "--dry-run"),
     ("deploy-fix", "--yes", "--json"),

@@ -9,10 +9,9 @@ import paramiko
 import pytest
 
 from remote import bundles, deploy, inventory, verify
-from remote.helper import Stats
 from remote.reporting import Silent
-from remote.session import Session, open_session
-from tests.end_to_end.kit import Practice, Ran
+from remote.session import open_session
+from tests.end_to_end.kit import Practice
 from tests.links import Link, link
 
 WHOLE_DEPLOY = 25
@@ -27,70 +26,60 @@ def wire(practice: Practice) -> Iterator[Link]:
         yield made
 
 
-def turns(practice: Practice, wire: Link, folder: Path, cache: Path, *words: str) -> tuple[Ran, int]:
-    """A command through the link, and how often it waited for an answer. Each cache begins empty."""
-    before = wire.turns
-    mine = practice.through(wire.port, folder)
-    ran = practice.inv(*words, "--json", "--inventory", mine, env={"FIXOPS_CACHE": str(cache)}).is_(0)
-    return ran, wire.turns - before
+@pytest.fixture
+def channels(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every channel that this process opens over SSH."""
+    opened: list[object] = []
+    original = paramiko.Transport.open_channel
+
+    def counting(transport: paramiko.Transport, *args: object, **more: object) -> paramiko.Channel:
+        opened.append(original(transport, *args, **more))  # type: ignore[arg-type]
+        return opened[-1]  # type: ignore[return-value]
+
+    monkeypatch.setattr(paramiko.Transport, "open_channel", counting)
+    return opened
 
 
-def test_a_whole_deploy_and_what_finds_it_done(practice: Practice, wire: Link, tmp_path: Path) -> None:
-    """With nothing known of the node's files yet, and with everything known."""
-    done, count = turns(practice, wire, tmp_path, tmp_path / "deploy", "deploy-fix", "--yes")
-    assert done.actions["start"]["changed"]
-    assert count <= WHOLE_DEPLOY
-    for command in (["deploy-fix", "--yes"], ["verify"]):
-        cache = tmp_path / command[0]
-        _, cold = turns(practice, wire, tmp_path, cache / "cold", *command)
-        _, warm = turns(practice, wire, tmp_path, cache / "cold", *command)
-        assert max(cold, warm) <= NOTHING_TO_DO, f"{command[0]}: {cold} turns, {warm} when all is known"
-        assert warm <= cold
-
-
-class Counted:
-    """Every channel that is opened, and the sessions' own figures."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.channels = 0
-        original = paramiko.Transport.open_channel
-
-        def counting(transport: paramiko.Transport, *args: object, **more: object) -> paramiko.Channel:
-            self.channels += 1
-            return original(transport, *args, **more)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(paramiko.Transport, "open_channel", counting)
-
-
-def stats(session: Session) -> Stats:
-    return session.helper.stats
-
-
-def test_one_channel_and_few_requests(
-    practice: Practice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_whole_deploy(
+    practice: Practice,
+    wire: Link,
+    channels: list[object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("FIXOPS_CACHE", str(tmp_path))
-    practice.inv("rollback", "--yes", "--json")
-    (node,) = inventory.load(practice.inventory(tmp_path / "inventory.yaml")).select(None)
+    """With nothing known yet of the node's files."""
+    monkeypatch.setenv("FIXOPS_CACHE", str(tmp_path / "cache"))
+    (node,) = inventory.load(practice.through(wire.port, tmp_path)).select(None)
     bundle = bundles.find_bundle("eagle3-embedding-capture")
-    counted = Counted(monkeypatch)
     with open_session(node) as session:
         done = deploy.deploy_fix(session, bundle, Silent(), confirm=lambda _: True)
-        whole = stats(session)
+        whole = session.helper.stats
     assert done.exit_code == 0
-    assert counted.channels == 1
+    assert done.deploy_id is not None
+    assert wire.turns <= WHOLE_DEPLOY
+    assert (len(channels), whole.channels) == (1, 1)
     assert whole.requests <= 18
     assert whole.sent_bytes < 200_000
-    with open_session(node) as session:
-        again = deploy.deploy_fix(session, bundle, Silent(), confirm=lambda _: True)
-        found = stats(session)
-    assert again.deploy_id is None
-    assert counted.channels == 2
-    assert found.requests <= 4
+
     with open_session(node) as session:
         assert verify.verify(session, bundle).exit_code == 0
-        seen = stats(session)
-    assert counted.channels == 3
-    assert seen.requests <= 4
+        seen = session.helper.stats
+    assert len(channels) == 2
+    assert seen.requests <= 3
     # What was read before does not cross the wire again.
     assert seen.received_bytes < whole.received_bytes / 2
+
+
+@pytest.mark.parametrize("command", [["verify"], ["deploy-fix", "--yes"]], ids=lambda words: words[0])
+def test_a_deployed_node(practice: Practice, wire: Link, tmp_path: Path, command: list[str]) -> None:
+    """With nothing known of its files yet, and with everything known."""
+    practice.deploy()
+    turns = []
+    for _ in ("cold", "warm"):
+        before = wire.turns
+        mine, cache = practice.through(wire.port, tmp_path), {"FIXOPS_CACHE": str(tmp_path / "cache")}
+        practice.inv(*command, "--json", "--inventory", mine, env=cache).is_(0)
+        turns.append(wire.turns - before)
+    cold, warm = turns
+    assert max(turns) <= NOTHING_TO_DO, f"{cold} turns, {warm} when all is known"
+    assert warm <= cold
