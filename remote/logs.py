@@ -5,21 +5,28 @@ Only what matters crosses the wire: the lines that the grammar needs, and the li
 
 from __future__ import annotations
 
+import errno
+import os
 import re
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .errors import ExitCode, UsageError
+from .node import logs as read
+from .node.base import Context, OpError
+from .node.state import State
 from .session import Session
 from .sglang import boots, patterns
 from .sglang.boots import Boot
 
 LOG_TIMEOUT_S = 300.0
-# Of each kind of line the first and the last so many: what a month of serving logged is not needed.
+# Of each kind of line of a boot the first half and the last so many: a month of serving is not needed.
 MAX_MATCHES = 2000
-BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -67,65 +74,64 @@ class Logs:
 def of_node(session: Session, asked: Asked) -> Logs:
     """The log that the inventory names, read on the node."""
     path = session.node.server.log
-    grep = asked.pattern()
-    wanted = [*patterns.LINES, *([grep] if grep is not None else [])]
-    reply = session.request(
-        "log",
-        {
-            "path": path,
-            "patterns": wanted,
-            "boot": "all",
-            "tail_bytes": max(4096, asked.lines * 1024),
-            "max_matches": MAX_MATCHES,
-        },
-        timeout_s=LOG_TIMEOUT_S,
-    )
-    if not reply["exists"]:
-        return Logs(session.node.name, False, path, False, (), ())
-    known = [(match["line"], match["text"]) for match in reply["matches"]]
-    found = tuple(boots.read_lines(known))
-    if grep is not None:
-        last = found[-1].first_line if found else 1
-        index = len(patterns.LINES)
-        lines = [
-            (m["line"], m["text"]) for m in reply["matches"] if index in m["patterns"] and m["line"] >= last
-        ]
-    else:
-        tail = reply["tail"]
-        first = tail["line"]
-        texts = tail["text"].splitlines()
-        lines = [(first + number, text) for number, text in enumerate(texts)]
-    return Logs(session.node.name, False, path, True, found, tuple(lines[-asked.lines :]))
+    reply = session.request("log", _parameters(path, asked), timeout_s=LOG_TIMEOUT_S)
+    return _logs(reply, asked, source=session.node.name, is_file=False)
 
 
 def of_file(path: Path, asked: Asked) -> Logs:
-    """A log on the local disk, read the same way and without a node. UsageError when it cannot be."""
-    grep = asked.pattern()
-    wanted = re.compile(grep) if grep is not None else None
-    lines: list[tuple[int | None, str]] = []
-
-    def watched() -> Iterator[tuple[int, str]]:
-        for number, line in _numbered(path):
-            if wanted is None or wanted.search(line):
-                lines.append((number, line))
-                if len(lines) > 2 * asked.lines:
-                    del lines[: -asked.lines]
-            yield number, line
-
+    """A log on the local disk, or from a pipe: the node's own code reads it here. UsageError when it cannot
+    be read."""
+    here = Context(emit=lambda _: None, state=State, deadline=float("inf"))
     try:
-        found = tuple(boots.read_lines(patterns.select(watched())))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="check the path") from None
-    return Logs(str(path), True, str(path), True, found, tuple(lines[-asked.lines :]))
+        with _seekable(path) as place:
+            reply = read.log(_parameters(str(Path(place).absolute()), asked), here)
+    except (OSError, OpError) as error:
+        why = f"{path}: {error.strerror}" if isinstance(error, OSError) else error
+        raise UsageError(f"cannot read {why}", hint="check the path") from None
+    if not reply["exists"]:
+        raise UsageError(f"cannot read {path}: {os.strerror(errno.ENOENT)}", hint="check the path")
+    return _logs({**reply, "path": str(path)}, asked, source=str(path), is_file=True)
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers; a line longer than a block comes in pieces with one number."""
-    number = 1
-    with path.open("rb") as file:
-        while line := file.readline(BLOCK):
-            yield number, line.decode("utf-8", "replace").rstrip("\n")
-            number += line.endswith(b"\n")
+@contextmanager
+def _seekable(path: Path) -> Iterator[str]:
+    """`path` itself, or a temporary copy of what a pipe gives (`--file <(zcat server.log.1.gz)`)."""
+    if not (path.is_fifo() or path.is_char_device()):
+        yield str(path)
+        return
+    with path.open("rb") as pipe, tempfile.NamedTemporaryFile(prefix="fixops-log-") as copy:
+        shutil.copyfileobj(pipe, copy)
+        copy.flush()
+        yield copy.name
+
+
+def _parameters(path: str, asked: Asked) -> dict[str, Any]:
+    grep = asked.pattern()
+    return {
+        "path": path,
+        **patterns.wanted(patterns.RARE, [*patterns.DECODE, *([grep] if grep is not None else [])]),
+        "boot": "all",
+        "tail_bytes": max(4096, asked.lines * 1024),
+        "max_matches": MAX_MATCHES,
+    }
+
+
+def _logs(reply: Mapping[str, Any], asked: Asked, *, source: str, is_file: bool) -> Logs:
+    if not reply["exists"]:
+        return Logs(source, is_file, reply["path"], False, (), ())
+    found = tuple(boots.read_lines([(match["line"], match["text"]) for match in reply["matches"]]))
+    if asked.grep is not None:
+        index = len(patterns.RARE) + len(patterns.DECODE)
+        last = found[-1].first_line if found else 1
+        lines = [
+            (match["line"], match["text"])
+            for match in reply["matches"]
+            if index in match["patterns"] and match["line"] >= last
+        ]
+    else:
+        tail = reply["tail"]
+        lines = list(enumerate(tail["text"].splitlines(), tail["line"]))
+    return Logs(source, is_file, reply["path"], True, found, tuple(lines[-asked.lines :]))
 
 
 def follow(session: Session, asked: Asked, say: Any) -> None:

@@ -69,13 +69,11 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
         "gpus": {"timeout_s": GPU_TIMEOUT_S},
         "log": {
             "path": server.log,
-            # Decode lines are the most of a log, and no claim is about them.
-            "patterns": [
-                "server_args=",
-                *patterns.STAGES,
-                *patterns.FAILURES,
-                *([bundle.marker] if bundle.marker else []),
-            ],
+            # Not the decode lines: no claim is about them.
+            **patterns.wanted(
+                ["server_args=", *patterns.STAGES, *patterns.FAILURES],
+                [bundle.marker] if bundle.marker else [],
+            ),
             "boot": "last",
             "tail_bytes": 0,
         },

@@ -1,4 +1,4 @@
-"""A server's log: its boots, the lines that match, its end. Any size at disk speed, in bounded memory.
+"""A server's log: its boots, the lines that match, its end. Of any size, in bounded memory.
 
 Everything is counted in bytes from the start of the file and in lines that end with a line feed, 1-based, as
 `grep -nb` does. A progress bar overwrites its line with carriage returns; what matches is the piece
@@ -16,6 +16,7 @@ import stat as stat_bits
 
 from .base import OpError
 from .fsio import absolute, op_error
+from .matches import TEXT_LIMIT, Matches, piece, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,77 +30,8 @@ BLOCK = 1 << 20
 # traceback may show `f(server_args=server_args)`, which is none.
 BOOT_MARK = b"server_args="
 BOOT = re.compile(rb"server_args=\s*(?:ServerArgs\(|\{)")
-# Of one line: 0.5.23's record of arguments has 19 kB with short paths (seen on a running one).
-TEXT_LIMIT = 64 * 1024
 HEAD_LIMIT = 200
 DEFAULT_MATCHES = 1000
-
-
-class Matches:
-    """The first and the last matches of each pattern: half of `limit` and `limit` of them."""
-
-    def __init__(self, patterns: list[str], limit: int) -> None:
-        try:
-            self.patterns = [re.compile(pattern.encode(), re.MULTILINE) for pattern in patterns]
-        except (re.error, ValueError) as error:
-            raise OpError("precondition", f"not a regular expression: {error}") from None
-        self.limit = limit
-        self.first: list[dict[int, dict[str, Any]]] = [{} for _ in patterns]
-        self.last: list[dict[int, dict[str, Any]]] = [{} for _ in patterns]
-        self.seen = [0 for _ in patterns]
-
-    def look_at(self, block: bytes, offset: int, line: int | None) -> None:
-        """`block` holds whole lines; it begins at `offset`, with the line number `line`."""
-        hits = []
-        for number, pattern in enumerate(self.patterns):
-            at = 0
-            while at <= len(block):
-                hit = pattern.search(block, at)
-                if hit is None:
-                    break
-                start, end = _piece(block, hit.start())
-                hits.append((start, end, number))
-                at = max(end + 1, hit.end())
-        counted, lines = 0, line
-        for start, end, number in sorted(hits):
-            if lines is not None:
-                lines += block.count(b"\n", counted, start)
-                counted = start
-            self.add(number, {"line": lines, "offset": offset + start, "text": _text(block[start:end])})
-
-    def add(self, number: int, match: dict[str, Any]) -> None:
-        self.seen[number] += 1
-        if len(self.first[number]) < max(1, self.limit // 2):
-            self.first[number][match["offset"]] = match
-            return
-        last = self.last[number]
-        last[match["offset"]] = match
-        if len(last) > self.limit:
-            del last[next(iter(last))]
-
-    def result(self) -> dict[str, Any]:
-        """{matches: [{line, offset, text, patterns: [index]}], dropped: [number left out, per pattern]}."""
-        merged: dict[int, dict[str, Any]] = {}
-        for number in range(len(self.patterns)):
-            for kept in (self.first[number], self.last[number]):
-                for offset, match in kept.items():
-                    merged.setdefault(offset, {**match, "patterns": []})["patterns"].append(number)
-        kept_counts = (len(first) + len(last) for first, last in zip(self.first, self.last))
-        return {
-            "matches": [merged[offset] for offset in sorted(merged)],
-            "dropped": [seen - kept for seen, kept in zip(self.seen, kept_counts)],
-        }
-
-
-def _piece(block: bytes, at: int) -> tuple[int, int]:
-    """Where the piece between line feeds and carriage returns around `at` begins and ends."""
-    start = max(block.rfind(b"\n", 0, at), block.rfind(b"\r", 0, at)) + 1
-    ends = [found for found in (block.find(b"\n", at), block.find(b"\r", at)) if found >= 0]
-    return start, min(ends, default=len(block))
-
-
-def _text(piece: bytes, limit: int = TEXT_LIMIT) -> str:
-    return piece[:limit].decode("utf-8", "replace")
 
 
 def line_start(file: BinaryIO, offset: int) -> int:
@@ -158,37 +90,56 @@ class _Scan:
 
     def over(self, file: BinaryIO, start: int, end: int, ctx: Context, *, match: bool) -> None:
         for offset, block in blocks(file, start, end, ctx):
-            at = block.find(BOOT_MARK)
-            while at >= 0:
-                if BOOT.match(block, at):
-                    begin, stop = _piece(block, at)
-                    line = None if self.line is None else self.line + block.count(b"\n", 0, begin)
-                    head = _text(block[begin:stop], HEAD_LIMIT)
-                    self.boots.append({"offset": offset + begin, "line": line, "text_head": head})
-                at = block.find(BOOT_MARK, at + 1)
+            done = 0
+            for at in _marks(block):
+                begin, stop = piece(block, at)
+                head = text_of(block[begin:stop], HEAD_LIMIT)
+                self.boots.append(
+                    {"offset": offset + begin, "line": self._line(block, begin), "text_head": head}
+                )
+                if match:
+                    if begin > done:
+                        self.matches.look_at(block[done:begin], offset + done, self._line(block, done))
+                    self.matches.begin_boot()
+                    done = begin
             if match:
-                self.matches.look_at(block, offset, self.line)
+                self.matches.look_at(block[done:] if done else block, offset + done, self._line(block, done))
             if self.line is not None:
                 self.line += block.count(b"\n")
+
+    def _line(self, block: bytes, at: int) -> int | None:
+        return None if self.line is None else self.line + block.count(b"\n", 0, at)
+
+
+def _marks(block: bytes) -> Iterator[int]:
+    at = block.find(BOOT_MARK)
+    while at >= 0:
+        if BOOT.match(block, at):
+            yield at
+        at = block.find(BOOT_MARK, at + 1)
 
 
 def log(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """What a log tells about a boot.
 
     {path, patterns: [regex], tail_bytes, head_lines, max_matches, count_lines,
-     boot: "last"|"all"|{"offset": N}}
+     boot: "last"|"all"|{"offset": N},
+     frequent: {cut: [regex], patterns: [index]}: ends of lines that only these patterns look at,
+     follow: {pattern: index, unless: regex, lines: N}: a match of it that `unless` does not match comes
+         with the N lines behind it}
     -> {path, real_path, exists, size, mtime, inode,
         boots: [{offset, line, text_head}] (with count_lines false: those of the part that was read),
         region: {offset, end}: the part that was searched, from the chosen boot's record to the end,
         before: {offset, text}: up to 16 kB before it, where the warnings about arguments stand,
         head: {offset, line, text}: its first `head_lines` lines,
-        matches: [{line, offset, text (at most 16 kB), patterns: [index]}],
-        dropped: [left out, per pattern]: the first `max_matches` / 2 and the last `max_matches` are kept,
+        matches: [{line, offset, text (at most 64 kB), patterns: [index]}], of the newest 100 boots,
+        dropped: [left out, per pattern]: of a boot the first `max_matches` / 2 and the last `max_matches`
+            are kept, of frequent lines fewer if there are very many boots with very many,
         tail: {offset, line, text}: whole lines of the last `tail_bytes` bytes}
     `line` is 1-based, null with count_lines false; then only the chosen boot and the end are read.
     """
     path = absolute(params["path"])
-    matches = Matches(params.get("patterns") or [], int(params.get("max_matches") or DEFAULT_MATCHES))
+    matches = Matches(params, int(params.get("max_matches") or DEFAULT_MATCHES))
     count_lines = params.get("count_lines", True)
     try:
         with open(path, "rb") as file:
@@ -216,13 +167,13 @@ def log(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
                 "region": {"offset": start, "end": size},
                 "before": before,
                 "head": _head(file, start, size, int(params.get("head_lines") or 0), first_line),
-                **matches.result(),
+                **matches.result(file, ctx),
                 "tail": _tail(file, size, int(params.get("tail_bytes") or 0), scan.line),
             }
     except FileNotFoundError:
         absent = {"path": path, "real_path": os.path.realpath(path), "exists": False}
         nothing = dict.fromkeys(("size", "mtime", "inode", "region", "before", "head", "tail"))
-        return {**absent, **nothing, "boots": [], **matches.result()}
+        return {**absent, **nothing, "boots": [], "matches": [], "dropped": matches.seen}
     except OSError as error:
         raise op_error(error, path) from None
 
@@ -238,7 +189,7 @@ def _region(file: BinaryIO, boot: Any, size: int, ctx: Context) -> tuple[int, di
         start = 0 if found is None else line_start(file, found)
     begin = max(0, start - TEXT_LIMIT)
     file.seek(begin)
-    return start, {"offset": begin, "text": _text(file.read(start - begin))}
+    return start, {"offset": begin, "text": text_of(file.read(start - begin))}
 
 
 def _head(file: BinaryIO, start: int, size: int, lines: int, first_line: int | None) -> dict[str, Any]:
@@ -247,7 +198,7 @@ def _head(file: BinaryIO, start: int, size: int, lines: int, first_line: int | N
     return {
         "offset": start,
         "line": first_line,
-        "text": _text(b"\n".join(text.split(b"\n", lines)[:lines]), BLOCK),
+        "text": text_of(b"\n".join(text.split(b"\n", lines)[:lines]), BLOCK),
     }
 
 

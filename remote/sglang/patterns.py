@@ -2,16 +2,14 @@
 
 Regular expressions without anchors, flags or groups that capture, in ASCII, so that they work as text or
 as bytes, each alone or joined with `|`. Each begins with a literal, which Python searches at the speed of
-memory; an alternation would be ten times slower. `boots.read_lines` makes of the lines that `LINES` select
-what it makes of the whole log (only code lines of tracebacks are missing, which it can do without).
+memory; an alternation would be ten times slower. `boots.read_lines` makes of the lines that `RARE` and
+`DECODE` select what it makes of the whole log (only code lines of tracebacks are missing, which it can do
+without).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-
-from . import records
+from collections.abc import Sequence
 
 # The record of the arguments, and command lines that were echoed.
 RECORD: tuple[str, ...] = (r"server_args=", r"launch_server", r"sglang serve", r"# requested:")
@@ -72,14 +70,26 @@ FAILURES: tuple[str, ...] = (
 # Decode lines, and the prefills that follow idleness.
 DECODE: tuple[str, ...] = (r"Decode batch", r"Prefill batch.{0,400}?#running-req: 0,")
 
-LINES: tuple[str, ...] = RECORD + NOTES + STAGES + FAILURES + DECODE
+RARE: tuple[str, ...] = RECORD + NOTES + STAGES + FAILURES
 
-_ANY = re.compile("|".join(LINES))
+# What fills a busy server's log, and holds nothing that the patterns above look for except `DECODE`: first
+# these ends of lines, then the bare prefixes that they leave. At most one such end is in a line.
+_FREQUENT: tuple[str, ...] = (
+    r"\] (?:Decode|Prefill) batch.*",
+    r"INFO:     [\d.:]+ - \"\w+ \S+ HTTP/1\.1\" 200.*",
+    r"\[[\d: .,-]{8,30}(?: [A-Z_]+\d+)*\]? ?$",
+)
+# A record's line that is wrapped or cut: 19 kB (0.5.23) are 240 lines of 80 columns.
+_CLOSED = r"[)}]\s*(?:\x1b\[[\d;]*m)?\s*$"
+_WRAPPED_LINES = 400
 
 
-def select(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """The numbered lines that matter, those included over which a record is wrapped: what `read_lines`
-    needs of a log too big to hold."""
-    for number, line, within, _ in records.follow(lines):
-        if within or _ANY.search(line):
-            yield number, line
+def wanted(lines: Sequence[str], everywhere: Sequence[str] = ()) -> dict[str, object]:
+    """The node's parameters (node/logs.py) for lines that match one of `lines`, of which the first is that of
+    the record, or of `everywhere`, which may be in decode lines too. Indices: `lines`, then `everywhere`."""
+    first = len(lines)
+    return {
+        "patterns": [*lines, *everywhere],
+        "frequent": {"cut": list(_FREQUENT), "patterns": list(range(first, first + len(everywhere)))},
+        "follow": {"pattern": 0, "unless": _CLOSED, "lines": _WRAPPED_LINES},
+    }

@@ -144,26 +144,18 @@ def _segment(
     return state, found
 
 
-def follow(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, bool, list[Source]]]:
-    """(number, line, whether it may belong to a record, the records that it closed) of numbered lines. A
-    record that is open at the end is closed with one more element, an empty line."""
-    state: _Open | None = None
-    for number, line in lines:
-        within = state is not None or "server_args=" in line
-        found: list[Source] = []
-        for segment in segments(line) if within else ():
-            gap = state is not None and number > state.last_line + 1
-            state, closed = _segment(state, number, segment, gap=gap)
-            found += closed
-        yield number, line, within, found
-    if state is not None:
-        yield state.last_line, "", False, [_close(state, complete=False, last_line=state.last_line)]
-
-
 def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Source]:
     """The records in numbered lines, in order. Lines may be missing: a gap ends an open record."""
-    for _, _, _, found in follow(lines):
-        yield from found
+    state: _Open | None = None
+    for number, line in lines:
+        if state is None and "server_args=" not in line:
+            continue
+        for segment in segments(line):
+            gap = state is not None and number > state.last_line + 1
+            state, closed = _segment(state, number, segment, gap=gap)
+            yield from closed
+    if state is not None:
+        yield _close(state, complete=False, last_line=state.last_line)
 
 
 def items(source: Source) -> Iterator[tuple[str, str]]:

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remote.node import logs
+from remote.node import logs, matches
 from remote.node.base import OpError
+from remote.sglang import patterns
 from tests.node.kit import ROOT, Probe
 
 ARGS_OLD = "[2026-01-01 00:00:00] server_args=ServerArgs(model_path='/m', port=30000)"
@@ -143,6 +144,77 @@ def test_of_many_matches_the_first_and_the_last_are_kept(probe: Probe, tmp_path:
     assert found["matches"][-1]["text"] == "rare"
 
 
+def test_each_boot_has_its_own_first_and_last_matches(probe: Probe, tmp_path: Path) -> None:
+    decode = [f"decode {n}" for n in range(50)]
+    path = written(tmp_path / "log", ARGS_OLD, *decode, ARGS_NEW, *decode, READY)
+    found = look(probe, path, "decode", boot="all", max_matches=4)
+    kept = [int(m["text"].split()[1]) for m in found["matches"]]
+    assert kept == [0, 1, 46, 47, 48, 49] * 2
+    assert found["dropped"] == [88]
+
+
+def test_of_a_crash_loop_the_newest_boots_are_kept(probe: Probe, tmp_path: Path) -> None:
+    path = written(tmp_path / "log", *[f"{ARGS_NEW}\nerror {n}" for n in range(250)])
+    found = look(probe, path, "error", boot="all")
+    assert [int(m["text"].split()[1]) for m in found["matches"]] == [*range(150, 250)]
+    assert (found["dropped"], len(found["boots"])) == ([150], 250)
+
+
+def test_of_frequent_lines_each_nth_is_kept_of_every_boot(probe: Probe, tmp_path: Path) -> None:
+    path = written(tmp_path / "log", *[ARGS_NEW + "\n] decode" * 700 for _ in range(40)])
+    frequent = {"cut": [r"\] decode.*"], "patterns": [1]}
+    found = look(probe, path, "server_args=", "decode", boot="all", frequent=frequent, max_matches=2000)
+    lines = [m["line"] for m in found["matches"] if m["patterns"] == [1]]
+    per_boot = [sum(1 for line in lines if (line - 1) // 701 == boot) for boot in range(40)]
+    assert len(lines) <= matches.MAX_FREQUENT
+    assert set(per_boot) == {-(-700 // 3)}
+    assert found["dropped"] == [0, 40 * 700 - len(lines)]
+
+
+def test_lines_behind_a_record_that_is_not_closed(probe: Probe, tmp_path: Path) -> None:
+    path = written(tmp_path / "log", ARGS_OLD, "a", "server_args={'x': 1,", " 'y': 2}", "b", READY)
+    follow = {"pattern": 0, "unless": r"[)}]$", "lines": 2}
+    found = look(probe, path, "server_args=", "b$", boot="all", follow=follow)
+    assert [(m["line"], m["text"], m["patterns"]) for m in found["matches"]] == [
+        (1, ARGS_OLD, [0]),
+        (3, "server_args={'x': 1,", [0]),
+        (4, " 'y': 2}", []),
+        (5, "b", [1]),
+    ]
+
+
+busy_lines = st.lists(
+    st.sampled_from(
+        [
+            "[2026-11-29 16:15:26 TP0] Decode batch, #running-req: 1",
+            "[2026-11-29 16:15:26] Prefill batch, #running-req: 0,",
+            '[2026-11-29 16:15:26] INFO:     127.0.0.1:5 - "POST /generate HTTP/1.1" 200 OK',
+            '[2026-11-29 16:15:26] INFO:     127.0.0.1:5 - "GET /x HTTP/1.1" 500 Internal Server Error',
+            "ValueError: [",
+            "",
+            "50%\r[2026-11-29 16:15:26] Decode batch, 1\rCapturing 3/4",
+            '] Decode batch, INFO:     1.2.3.4:5 - "GET /x HTTP/1.1" 200 OK',
+            "[2026-11-29 16:15:26 DP0 TP0]",
+            ARGS_NEW,
+        ]
+    )
+)
+
+
+@given(busy_lines, st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_cutting_frequent_lines_changes_nothing_of_what_is_found(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], ends: bool
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "busy.log"
+    path.write_text("\n".join(lines) + ("\n" if ends else ""), encoding="utf-8")
+    probe = Probe(path.parent / "state")
+    wanted = patterns.wanted(patterns.RARE, patterns.DECODE)
+    fast = logs.log({"path": str(path), **wanted, "boot": "all"}, probe.ctx)
+    plain = logs.log({"path": str(path), **wanted, "frequent": None, "boot": "all"}, probe.ctx)
+    assert fast == plain
+
+
 def test_long_record_is_cut(probe: Probe, tmp_path: Path) -> None:
     """Not one that SGLang 0.5.23 writes (19 kB), nor one that is twice as long."""
     path = written(tmp_path / "log", "server_args={" + "x" * 40000)
@@ -151,7 +223,7 @@ def test_long_record_is_cut(probe: Probe, tmp_path: Path) -> None:
         tmp_path / "log", "server_args={" + "x" * 100000, "y" * 3000000 + "needle", "z" * 10, "needle"
     )
     found = look(probe, path, "server_args", "needle")
-    assert len(found["matches"][0]["text"]) == logs.TEXT_LIMIT
+    assert len(found["matches"][0]["text"]) == matches.TEXT_LIMIT
     assert found["matches"][-1]["line"] == 4
 
 

@@ -6,13 +6,10 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
-from remote.sglang import patterns
-from remote.sglang.boots import boot_json, read_lines, read_log
-from remote.sglang.lines import numbered
+from remote.sglang.boots import boot_json, read_log
 from tests.sglang import data
 
 _READY = "[2026-11-29 10:00:09] The server is fired up and ready to roll!\n"
@@ -163,40 +160,6 @@ def test_throughput_is_summed_over_data_parallel_ranks_only() -> None:
     (boot,) = read_log("".join(lines))
     assert boot.decode is not None
     assert (boot.decode.gen_tok_s, boot.decode.samples) == (50.0, 3)
-
-
-@pytest.mark.parametrize("name", data.logs())
-def test_the_lines_that_matter_tell_what_the_whole_log_tells(name: str) -> None:
-    """As the node sends them: chosen as bytes, with their numbers in the file."""
-    text = "a line before\n" * 3 + data.capture(name)
-    chosen = re.compile("|".join(patterns.LINES).encode())
-    lines = [(number, line) for number, line in numbered(text) if chosen.search(line.encode())]
-    assert len(lines) < text.count("\n") * 0.75
-    whole, part = read_log(text), read_lines(lines)
-    assert [boot_json(boot) for boot in part] == [boot_json(boot) for boot in whole]
-
-
-@pytest.mark.parametrize(
-    "number", ["012", "021", "026", "027", "029", "031", "032", "034", "041", "042", "044", "047", "051"]
-)
-def test_the_lines_that_matter_of_the_cases(number: str) -> None:
-    text = data.case(number)
-    chosen = re.compile("|".join(patterns.LINES).encode())
-    lines = [(number, line) for number, line in numbered(text) if chosen.search(line.encode())]
-    assert [boot_json(boot) for boot in read_lines(lines)] == [boot_json(boot) for boot in read_log(text)]
-
-
-def test_a_wrapped_record_is_selected_whole() -> None:
-    head, tail = _record("2026-11-29 10:00:00").split("port=")
-    wrapped = f"noise\n{head}po\nrt=80\n\n00{tail[4:]}noise\n{_READY}noise\n"
-    lines = list(patterns.select(numbered(wrapped)))
-    assert [number for number, _ in lines] == [2, 3, 4, 5, 7]
-    (boot,) = read_lines(lines)
-    assert (boot.args_record, boot.args["port"], boot.state) == ("complete", 8000, "ready")
-    assert read_lines([(number, f"{line}\n") for number, line in lines]) == [boot]
-    cut = list(patterns.select(numbered(f"{head}\n[10:00:01] noise\nnoise\n{_READY}")))
-    (boot,) = read_lines(cut)
-    assert (boot.args_record, boot.state) == ("truncated", "ready")
 
 
 def test_line_numbers_start_where_the_caller_says() -> None:

@@ -1,0 +1,95 @@
+"""`inv logs`: what the lines that the node chooses tell is what the whole log tells."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from remote import logs
+from remote.errors import UsageError
+from remote.logs import Asked
+from remote.sglang.boots import boot_json, read_log
+from tests.sglang import data
+
+READY = "[2026-11-29 10:00:05] The server is fired up and ready to roll!\n"
+CASES = ["012", "021", "026", "027", "029", "031", "032", "034", "041", "042", "044", "047", "051"]
+
+
+def record(port: int = 8000) -> str:
+    return f"[2026-11-29 10:00:00] server_args=ServerArgs(model_path='/m', port={port}, tp_size=1)\n"
+
+
+def written(directory: Path, text: str) -> Path:
+    path = directory / "server.log"
+    path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+@pytest.mark.parametrize("name", data.logs())
+def test_a_real_log(tmp_path: Path, name: str) -> None:
+    text = "a line before\n" * 3 + data.capture(name)
+    (boot,) = logs.of_file(written(tmp_path, text), Asked()).to_json()["boots"]
+    assert boot == boot_json(read_log(text)[0])
+
+
+@pytest.mark.parametrize("number", CASES)
+def test_a_case(tmp_path: Path, number: str) -> None:
+    text = data.case(number)
+    read = logs.of_file(written(tmp_path, text), Asked()).to_json()["boots"]
+    assert read == [boot_json(boot) for boot in read_log(text)]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_wrapped_record_is_read_whole(tmp_path: Path, width: int) -> None:
+    whole = record()[:-1]
+    wrapped = "\n".join(whole[at : at + width] for at in range(0, len(whole), width))
+    found = logs.of_file(written(tmp_path, f"noise\n{wrapped}\nnoise\n{READY}"), Asked())
+    (boot,) = found.boots
+    assert (boot.args_record, boot.args["port"], boot.state) == ("complete", 8000, "ready")
+
+
+def test_a_cut_record_is_truncated(tmp_path: Path) -> None:
+    text = f"{record()[:70]}\n[2026-11-29 10:00:01] noise\nnoise\n{READY}"
+    (boot,) = logs.of_file(written(tmp_path, text), Asked()).boots
+    assert (boot.args_record, boot.state) == ("truncated", "ready")
+
+
+def test_each_of_many_boots_has_its_decode_lines(tmp_path: Path) -> None:
+    """Of 4,000 decode lines each, of which the first and the last are read."""
+    busy = "".join(
+        f"[2026-11-29 10:01:{n % 60:02d}] Decode batch, #running-req: 1, accept len: 3.00, "
+        f"gen throughput (token/s): 50.00, #queue-req: 0\n"
+        for n in range(4000)
+    )
+    text = "".join(record(port) + READY + busy for port in (1, 2, 3))
+    found = logs.of_file(written(tmp_path, text), Asked())
+    assert [boot.args["port"] for boot in found.boots] == [1, 2, 3]
+    for boot in found.boots:
+        assert boot.decode is not None
+        assert (boot.decode.accept_len, boot.decode.gen_tok_s) == (3.0, 50.0)
+
+
+def test_grep_is_about_decode_lines_too(tmp_path: Path) -> None:
+    lines = [f"[2026-11-29 10:01:00] Decode batch, accept len: {n}.00, x\n" for n in range(5)]
+    text = record() + READY + "".join(lines)
+    found = logs.of_file(written(tmp_path, text), Asked(grep=r"accept len: [34]"))
+    assert found.lines == ((6, lines[3][:-1]), (7, lines[4][:-1]))
+
+
+def test_from_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(record() + READY,))
+    writer.start()
+    found = logs.of_file(pipe, Asked())
+    writer.join()
+    assert (found.source, found.boots[0].state) == (str(pipe), "ready")
+
+
+@pytest.mark.parametrize(("name", "why"), [("absent", "No such file"), (".", "Is a directory")])
+def test_what_cannot_be_read(tmp_path: Path, name: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        logs.of_file(tmp_path / name, Asked())
