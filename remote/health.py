@@ -17,8 +17,9 @@ from . import secrets
 from .errors import UnhealthyError
 from .intent import expected_ranks, http_host
 from .inventory import Node
-from .observe import GENERATE_TIMEOUT_S, generate_request
+from .observe import generate_request
 from .pending import Pending
+from .picture import outcome
 from .reporting import Reporter
 from .session import Session
 from .sglang import failures, progress
@@ -29,6 +30,8 @@ from .work import Done
 KEPT_LOG_CHARS = 4 * 1024 * 1024
 # /health costs the server a generation: it is asked rarely while the log tells more (case 046).
 HEALTH_EVERY_S = 10.0
+# The first generation compiles kernels.
+GENERATE_TIMEOUT_S = 60.0
 # The node gives up following by itself after this long: only against a lost client.
 FOLLOW_LIMIT_S = 7 * 24 * 3600.0
 
@@ -57,7 +60,7 @@ class Watched:
         if "listener" in event:
             self.listener_pid = (event["listener"] or {}).get("pid")
         if "health" in event:
-            self.health = str(event["health"].get("status") or event["health"].get("error"))
+            self.health = outcome(event["health"])
         if event.get("alive") is False:
             status = event.get("exit")
             self.dead = f"exit status {status}" if status is not None else "it is gone"
@@ -138,7 +141,7 @@ def _generated(session: Session, boot: Boot, watched: Watched) -> str:
         {
             "port": node.server.port,
             "host": http_host(node.server),
-            "requests": [generate_request(secrets.headers(node.server, os.environ))],
+            "requests": [generate_request(secrets.headers(node.server, os.environ), GENERATE_TIMEOUT_S)],
         },
         timeout_s=GENERATE_TIMEOUT_S + 10,
     )["generate"]
@@ -149,9 +152,8 @@ def _generated(session: Session, boot: Boot, watched: Watched) -> str:
             tokens = 0
         if tokens:
             return f"generated {tokens} tokens in {reply['elapsed_s']:.1f} s"
-    outcome = reply.get("status") or reply.get("error")
     raise UnhealthyError(
-        f"{node.name}: the server says that it is ready and does not generate: {outcome}",
+        f"{node.name}: the server says that it is ready and does not generate: {outcome(reply)}",
         hint=f"inv logs --errors --node {node.name}",
         node=node.name,
         data={"reason": "no-generation", "boot_id": boot.boot_id, "stage": watched.state.stage},

@@ -24,7 +24,8 @@ PACKAGE = "sglang"
 USUAL_ARCHITECTURE = "KimiK25ForConditionalGeneration"
 # /health of 0.5.9 waits up to 20 s for the scheduler (entrypoints/http_server.py): wait a little longer.
 HEALTH_TIMEOUT_S = 25.0
-GENERATE_TIMEOUT_S = 60.0
+# Longer than the health check, and no longer: whoever asks waits for a hung server.
+PROBE_TIMEOUT_S = 30.0
 OBSERVE_TIMEOUT_S = 120.0
 GPU_TIMEOUT_S = 20.0
 # What other people's processes and the GPU tool say of themselves is shown on a terminal.
@@ -37,11 +38,11 @@ MAX_SOURCE_BYTES = 4 * 1024 * 1024
 EVIDENCE_ONLY = ("sglang/srt/layers/layer_boundary/adapters/attention.py",)
 
 
-def generate_request(headers: dict[str, str], tokens: int = 8) -> dict[str, Any]:
+def generate_request(headers: dict[str, str], timeout_s: float) -> dict[str, Any]:
     """One real generation: what proves that the scheduler, its ranks and the detokenizer work."""
     body = {
         "text": "The capital of France is",
-        "sampling_params": {"temperature": 0, "max_new_tokens": tokens},
+        "sampling_params": {"temperature": 0, "max_new_tokens": 8},
     }
     return {
         "name": "generate",
@@ -49,7 +50,7 @@ def generate_request(headers: dict[str, str], tokens: int = 8) -> dict[str, Any]
         "path": "/generate",
         "body": json.dumps(body),
         "headers": headers,
-        "timeout_s": GENERATE_TIMEOUT_S,
+        "timeout_s": timeout_s,
     }
 
 
@@ -92,7 +93,7 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
                 {"name": "health", "path": "/health", "timeout_s": HEALTH_TIMEOUT_S, **get},
                 {"name": "server_info", "path": "/server_info", "timeout_s": HEALTH_TIMEOUT_S, **get},
                 {"name": "get_server_info", "path": "/get_server_info", "timeout_s": HEALTH_TIMEOUT_S, **get},
-                generate_request(key),
+                generate_request(key, PROBE_TIMEOUT_S),
             ],
         }
     return wanted

@@ -29,6 +29,16 @@ class Unreadable(RefusedError):
         super().__init__(reason, hint="inv status shows what can be read there")
 
 
+def outcome(reply: Facts) -> str:
+    """What came of an HTTP request (node/http.py), in a few words."""
+    elapsed_s = reply.get("elapsed_s") or 0.0
+    if reply.get("status") is not None:
+        return f"{reply['status']} after {elapsed_s:.1f} s"
+    if reply.get("error") == "timeout":
+        return f"no answer within {elapsed_s:.0f} s"
+    return str(reply.get("error") or "no answer")
+
+
 @dataclass(frozen=True)
 class ConfigFile:
     """The edited configuration file: the draft model's config.json."""

@@ -10,7 +10,7 @@ from .errors import ExitCode
 from .intent import expected_ranks
 from .observe import observe
 from .ownership import Group
-from .picture import Picture
+from .picture import Picture, outcome
 from .session import Session
 
 State = Literal["up", "starting", "down", "sick"]
@@ -85,8 +85,7 @@ def judge(picture: Picture) -> tuple[State, str]:
     boot = picture.boot
     if boot is not None and boot.state == "starting" and _writes(picture, group):
         return "starting", f"{boot.stage}, {alive} of {want} ranks"
-    answer = generate.get("status") or generate.get("error") or "no answer"
-    return "sick", f"{alive} of {want} ranks alive, /generate: {answer}"
+    return "sick", f"{alive} of {want} ranks alive, /generate: {outcome(generate)}"
 
 
 def _writes(picture: Picture, group: Group) -> bool:

@@ -68,14 +68,14 @@ Said = tuple[str, str, str]
 
 def look(root: Path) -> Verified:
     """`inv verify` on a practice node, with less patience."""
-    before = observe.HEALTH_TIMEOUT_S, observe.GENERATE_TIMEOUT_S, observe.GPU_TIMEOUT_S
-    observe.HEALTH_TIMEOUT_S = observe.GENERATE_TIMEOUT_S = observe.GPU_TIMEOUT_S = PATIENCE_S
+    before = observe.HEALTH_TIMEOUT_S, observe.PROBE_TIMEOUT_S, observe.GPU_TIMEOUT_S
+    observe.HEALTH_TIMEOUT_S = observe.PROBE_TIMEOUT_S = observe.GPU_TIMEOUT_S = PATIENCE_S
     try:
         (node,) = inventory.load(str(root / "inventory.yaml")).select(None)
         with open_session(node) as session:
             return verify(session, bundles.find_bundle("eagle3-embedding-capture"))
     finally:
-        observe.HEALTH_TIMEOUT_S, observe.GENERATE_TIMEOUT_S, observe.GPU_TIMEOUT_S = before
+        observe.HEALTH_TIMEOUT_S, observe.PROBE_TIMEOUT_S, observe.GPU_TIMEOUT_S = before
 
 
 def masked(text: str, layout: Layout, ports: Mapping[int, str]) -> str:

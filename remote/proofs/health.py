@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ..checks import Check, Evidence, failed, passed, unknown
-from ..picture import Picture
+from ..picture import Picture, outcome
 
 
 def _asked(picture: Picture, name: str) -> Any:
@@ -20,7 +20,7 @@ def http(picture: Picture) -> Check:
     where = f"GET :{picture.node.server.port}/health"
     if reply.get("status") == 200:
         return passed(id, expected, f"200 after {reply['elapsed_s']:.1f} s", Evidence(where, "200"))
-    observed = _outcome(reply)
+    observed = outcome(reply)
     return failed(
         id, expected, observed, Evidence(where, observed), remedy=f"inv status --node {picture.node.name}"
     )
@@ -35,7 +35,7 @@ def generate(picture: Picture) -> Check:
         why = "the server wants its API key, and the variable of the inventory is not set here"
         return unknown(id, expected, why, Evidence(where, "401"), remedy="export it, then: inv verify")
     if reply.get("status") != 200:
-        observed = _outcome(reply)
+        observed = outcome(reply)
         return failed(
             id,
             expected,
@@ -65,9 +65,3 @@ def generate(picture: Picture) -> Check:
     return passed(
         id, expected, f"{tokens} tokens in {reply['elapsed_s']:.1f} s", Evidence(where, f"{tokens} tokens")
     )
-
-
-def _outcome(reply: dict[str, Any]) -> str:
-    if reply.get("status") is not None:
-        return f"{reply['status']} after {reply.get('elapsed_s', 0):.1f} s"
-    return str(reply.get("error") or "no answer")
