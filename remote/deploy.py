@@ -126,7 +126,7 @@ def _measured(
 
 def apply(work: Work, plan: Plan, picture: Picture) -> None:
     """Carry the plan out, in its order. Stops at the first action that does not come true."""
-    work.actions.extend(push(work, plan))
+    work.actions.extend(push(work, plan, picture.version))
     work.actions.append(purge(work, plan))
     if plan.code and picture.root:
         for line in check_imports(work, plan, picture.root):

@@ -13,8 +13,11 @@ from .work import Done, Work
 IMPORT_TIMEOUT_S = 180.0
 
 
-def push(work: Work, plan: Plan) -> list[Done]:
-    """Write what differs. Originals are kept first; every file is staged and compiled before any moves."""
+def push(work: Work, plan: Plan, version: str | None) -> list[Done]:
+    """Write what differs. Originals are kept first; every file is staged and compiled before any moves.
+
+    `version`: of the SGLang whose files these are; the record of the deploy keeps it for the way back.
+    """
     writes = [*plan.code, *plan.config]
     if not writes:
         return [_unchanged(plan, "push-code"), _unchanged(plan, "push-config")]
@@ -23,7 +26,11 @@ def push(work: Work, plan: Plan) -> list[Done]:
             work.reporter.begin(action, plan.action(action).detail)
     reply = work.change(
         "write_files",
-        {"deploy_id": work.deploy_id, "files": [_file(write) for write in writes]},
+        {
+            "deploy_id": work.deploy_id,
+            "about": {"version": version},
+            "files": [_file(write) for write in writes],
+        },
         action="push",
         detail=", ".join(write.label for write in writes),
     )

@@ -110,6 +110,7 @@ def _plan(picture: Picture, manifest: Manifest, *, force: bool) -> Plan:
     paths = [file["named"] for file in manifest["files"]]
     refuse_adjusted_arguments(picture)
     refuse_start(picture)
+    _refuse_other_version(picture, manifest, force=force)
     _refuse_changed(picture, manifest, force=force)
     to_end = tuple(picture.ownership.to_end()) if picture.ownership else ()
     modules = tuple(path for path in paths if path.endswith(".py"))
@@ -128,6 +129,26 @@ def _plan(picture: Picture, manifest: Manifest, *, force: bool) -> Plan:
         to_end=to_end,
         restart=True,
     )
+
+
+def _refuse_other_version(picture: Picture, manifest: Manifest, *, force: bool) -> None:
+    """Source files of one version do not go into another one, whoever insists."""
+    then, now, node = manifest.get("about", {}).get("version"), picture.version, picture.node.name
+    if then == now or not any(file["named"].endswith(".py") for file in manifest["files"]):
+        return
+    if then is not None and now is not None:
+        raise RefusedError(
+            f"{node}: deploy {manifest['id']} replaced files of SGLang {then}, and {now} is installed now",
+            hint=f"install {then} again, or go on with {now}: inv deploy-fix --dry-run --node {node}",
+            node=node,
+        )
+    if not force:
+        raise RefusedError(
+            f"{node}: whether deploy {manifest['id']} replaced files of the SGLang that is installed now is"
+            f" not known (then {then or 'unknown'}, now {now or 'unknown'})",
+            hint=f"inv rollback --force --node {node} puts them back all the same",
+            node=node,
+        )
 
 
 def _refuse_changed(picture: Picture, manifest: Manifest, *, force: bool) -> None:

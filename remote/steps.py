@@ -52,7 +52,7 @@ class Step:
 
 
 def _push(work: Work, plan: Plan, picture: Picture) -> None:
-    work.actions.extend(push(work, plan))
+    work.actions.extend(push(work, plan, picture.version))
     if plan.code and picture.root:
         for line in check_imports(work, plan, picture.root):
             work.reporter.note(f"import check: {line}")

@@ -78,8 +78,9 @@ def _check_compiles(wanted: dict[str, Any], new: bytes) -> None:
 def write_files(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """Replace all of these files or none.
 
-    {deploy_id, files: [{path, z: base64(zlib(content)), expect_sha256 (null: must not exist), mode|null,
-    compile: bool, replace_symlink: bool}]}
+    {deploy_id, about: what the manifest is to say besides,
+     files: [{path, z: base64(zlib(content)), expect_sha256 (null: must not exist), mode|null,
+              compile: bool, replace_symlink: bool}]}
     -> {files: [{path, real_path, changed, before_sha256, after_sha256 (read back), backup}]}
     The owner is kept, and the mode unless `mode` is given. replace_symlink puts a file in the place of a link
     (a Hugging Face snapshot's: the shared blob stays as it is); without it, what the link leads to is
@@ -106,6 +107,7 @@ def write_files(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
         raise OpError("unsupported", "two of the files are the same file")
     if entries:
         new_record = {"deploy_id": params["deploy_id"], "begun": ctx.now(), "files": [], "outcome": None}
+        new_record["about"] = params.get("about") or {}
         _replace_all(entries, contents, state, {**new_record, **manifest})
     return {"files": results}
 
@@ -134,9 +136,8 @@ def _replace_all(
         raise
     done = {entry["path"]: entry for entry in manifest["files"]}
     for entry in entries:
-        first = done.get(entry["path"], entry)[
-            "original"
-        ]  # a second write of a deploy keeps the first original
+        # A second write of a deploy keeps the first original.
+        first = done.get(entry["path"], entry)["original"]
         done[entry["path"]] = {**entry, "original": first}
     originals.save(state, {**manifest, "files": list(done.values()), "pending": None, "outcome": "ok"})
 

@@ -138,3 +138,30 @@ def test_each_deploy_is_undone_by_itself_and_an_older_one_only_by_force(node: Pr
     assert after[DEEPSEEK] == pristine[DEEPSEEK]
     assert after["config.json"] == pristine["config.json"]
     assert after[GRAPH_RUNNER] == fixed[GRAPH_RUNNER] != pristine[GRAPH_RUNNER]
+
+
+def test_files_of_one_version_do_not_go_into_another(node: Practice) -> None:
+    """SGLang was upgraded in between: what the deploy replaced is of the old version."""
+    deployed = node.deploy().entry["deploy_id"]
+    (metadata,) = node.site_packages.glob("sglang-*.dist-info/METADATA")
+    old = metadata.read_text(encoding="utf-8")
+    metadata.write_text(old.replace("\nVersion: 0.5.9", "\nVersion: 0.5.10"), encoding="utf-8")
+    try:
+        seen = node.everything()
+        for words in ((), ("--force",), ("--to", deployed, "--force")):
+            ran = node.inv("rollback", "--yes", "--json", *words)
+            ran.refuses(5, deployed, "files of SGLang 0.5.9", "0.5.10 is installed", "inv deploy-fix")
+        assert node.everything() == seen
+    finally:
+        metadata.write_text(old, encoding="utf-8")
+    rollback(node)
+
+
+def test_a_deploy_that_does_not_tell_its_version_is_undone_by_force(node: Practice) -> None:
+    deployed = node.deploy().entry["deploy_id"]
+    record = node.state / "deploys" / deployed / "manifest.json"
+    manifest = json.loads(record.read_text(encoding="utf-8"))
+    assert manifest.pop("about") == {"version": "0.5.9"}
+    record.write_text(json.dumps(manifest), encoding="utf-8")
+    node.inv("rollback", "--yes", "--json").refuses(5, deployed, "not known", "then unknown", "--force")
+    rollback(node, "--force")
