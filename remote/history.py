@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from . import journal
 from .errors import ExitCode
 from .session import Session
-from .work import UNLOCK
 
 
 @dataclass(frozen=True)
@@ -26,23 +26,15 @@ class History:
 
     def actions(self) -> list[dict[str, Any]]:
         """One row per action. An action without an end was cut off: its outcome is `unknown`."""
-        rows: list[dict[str, Any]] = []
-        for entry in self.entries:
-            if entry.get("action") == UNLOCK:
-                continue
-            if entry.get("phase") == "end":
-                row = next((r for r in reversed(rows) if _same(r, entry)), None)
-                if row is not None:
-                    row["outcome"] = entry.get("outcome", "unknown")
-                    row["error"] = entry.get("error")
-                    continue
-            kept = ("time", "who", "command", "deploy_id", "action", "detail")
-            rows.append({**{key: entry.get(key) for key in kept}, "outcome": "unknown", "error": None})
-        return rows
-
-
-def _same(row: dict[str, Any], entry: dict[str, Any]) -> bool:
-    return row["outcome"] == "unknown" and all(row[k] == entry.get(k) for k in ("deploy_id", "action"))
+        kept = ("time", "who", "command", "deploy_id", "action", "detail")
+        return [
+            {
+                **{key: begin.get(key) for key in kept},
+                "outcome": (end or {}).get("outcome", "unknown"),
+                "error": (end or {}).get("error"),
+            }
+            for begin, end in journal.actions(self.entries)
+        ]
 
 
 def history(session: Session, limit: int) -> History:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import calendar
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from ..errors import RefusedError
-from ..work import UNLOCK
+from ..journal import Entry, actions
 from .model import Deploy, Replaced, Step
-
-Entry = Mapping[str, Any]
 
 # What replaces files or puts them back; `inv bench` and what only starts or stops servers does neither.
 WRITES = ("deploy-fix", "push-fix", "rollback")
@@ -49,7 +46,7 @@ def choose(node: str, ids: Sequence[str], asked: str | None) -> str | None:
 def read(id: str, journal: Sequence[Entry], manifest: Entry | None, files: Iterable[Replaced]) -> Deploy:
     """One deploy. `manifest` is None for one that replaced no file."""
     mine = [entry for entry in journal if entry.get("deploy_id") == id]
-    steps = tuple(_steps([entry for entry in mine if entry.get("action") != UNLOCK]))
+    steps = tuple(_step(begin, end) for begin, end in actions(mine))
     first: Entry = mine[0] if mine else {}
     ends = [entry["time"] for entry in mine if entry.get("phase") == "end" and "time" in entry]
     return Deploy(
@@ -63,23 +60,6 @@ def read(id: str, journal: Sequence[Entry], manifest: Entry | None, files: Itera
         restored=(manifest or {}).get("restored"),
         later=tuple(_later(id, journal)),
     )
-
-
-def _steps(entries: Sequence[Entry]) -> Iterable[Step]:
-    """Begin and end of each action as one; an action without an end was cut off."""
-    open_: list[Entry] = []
-    done: list[tuple[Entry, Entry | None]] = []
-    for entry in entries:
-        if entry.get("phase") == "begin":
-            open_.append(entry)
-        elif entry.get("phase") == "end":
-            begin = next((e for e in reversed(open_) if e.get("action") == entry.get("action")), None)
-            if begin is not None:
-                open_.remove(begin)
-            done.append((begin or entry, entry))
-    done += [(entry, None) for entry in open_]
-    for begin, end in sorted(done, key=lambda pair: pair[0].get("time") or 0.0):
-        yield _step(begin, end)
 
 
 def _step(begin: Entry, end: Entry | None) -> Step:

@@ -1,0 +1,41 @@
+"""Begin and end of the actions in a journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remote.history import History
+from remote.journal import actions
+from remote.work import UNLOCK
+
+
+def entry(phase: str, action: str, deploy: str = "d1", **more: Any) -> dict[str, Any]:
+    return {"phase": phase, "action": action, "deploy_id": deploy, **more}
+
+
+def test_each_begin_gets_its_end_and_a_cut_one_has_none() -> None:
+    """Two deploys, one of which was cut while it pushed and made to push again later."""
+    entries = [
+        entry("begin", "push", detail="a"),
+        entry("begin", UNLOCK),
+        entry("begin", "push", "d2"),
+        entry("end", "push", "d2", outcome="ok"),
+        entry("begin", "push", detail="b"),
+        entry("end", "push", outcome="ok"),
+    ]
+    assert actions(entries) == [
+        (entries[0], None),
+        (entries[2], entries[3]),
+        (entries[4], entries[5]),
+    ]
+
+
+def test_an_end_whose_begin_was_cut_off_by_the_limit_stands_for_it() -> None:
+    end = entry("end", "start", outcome="failed", error="no", time=5.0)
+    (row,) = History("blackwell", (end,)).actions()
+    assert (row["action"], row["outcome"], row["error"], row["time"]) == ("start", "failed", "no", 5.0)
+
+
+def test_what_has_no_end_is_unknown() -> None:
+    (row,) = History("blackwell", (entry("begin", "start"),)).actions()
+    assert (row["outcome"], row["error"]) == ("unknown", None)
