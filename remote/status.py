@@ -41,7 +41,7 @@ class Status:
                 "port": picture.node.server.port,
                 "started_at": launcher.start_time if launcher else None,
                 "boot_id": boot_id(picture),
-                "version": picture.version,
+                "version": (picture.effective or {}).get("version") or picture.version,
                 "ranks": {
                     "expected": expected_ranks(picture.node.server),
                     "alive": len(group.ranks()) if group else 0,

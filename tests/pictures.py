@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -230,3 +231,10 @@ def picture(facts: dict[str, Any] | None = None, sources: dict[str, bytes | None
         }
     verdicts = {path: {"ok": True, "error": None} for path in bundle_files(BUNDLE)}
     return assemble(NODE, BUNDLE, known, contents, verdicts, uid=UID)
+
+
+def on_cpu(found: Picture) -> Picture:
+    """The same of a node whose server is to run on the CPU."""
+    args = {**found.node.server.args, "device": "cpu"}
+    server = found.node.server.model_copy(update={"args": args})
+    return replace(found, node=replace(found.node, server=server))

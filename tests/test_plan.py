@@ -21,7 +21,7 @@ from tests.fact_faults import (
     stranger_on_gpu,
     stranger_on_port,
 )
-from tests.pictures import DEEPSEEK, DRAFT, GRAPH, ROOT, config, fixed, healthy, picture, pristine
+from tests.pictures import DEEPSEEK, DRAFT, GRAPH, ROOT, config, fixed, healthy, on_cpu, picture, pristine
 
 
 def plan(facts: dict[str, Any] | None = None, sources: dict[str, bytes | None] | None = None) -> Plan:
@@ -119,11 +119,8 @@ def test_without_nvidia_smi_a_restart_is_refused_but_not_on_cpu() -> None:
     facts["gpus"] = {"available": False, "why": "nvidia-smi is not there", "gpus": [], "holders": []}
     with pytest.raises(RefusedError, match="nvidia-smi is not there"):
         plan(facts)
-    found = picture(facts)
-    args = {**found.node.server.args, "device": "cpu"}
-    server = found.node.server.model_copy(update={"args": args})
-    on_cpu = dataclasses.replace(found, node=dataclasses.replace(found.node, server=server))
-    assert build(on_cpu, prove(on_cpu)).restart
+    cpu = on_cpu(picture(facts))
+    assert build(cpu, prove(cpu)).restart
 
 
 @pytest.mark.parametrize("missing", ["procs", "bytecode"])

@@ -6,7 +6,6 @@ so no other check may give a false fail, and none a false pass.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,10 +69,8 @@ def test_a_server_on_the_cpu_claims_nothing_about_gpus() -> None:
     facts = healthy()
     facts["gpus"] = {"available": False, "why": "nvidia-smi was not found", "holders": [], "gpus": []}
     on_gpus = picture(facts)
-    args = {**on_gpus.node.server.args, "device": "cpu"}
-    node = replace(on_gpus.node, server=on_gpus.node.server.model_copy(update={"args": args}))
     assert {check.verdict for check in prove(on_gpus, ["gpu.holders"])} == {"unknown"}
-    assert {check.verdict for check in prove(replace(on_gpus, node=node), ["gpu.holders"])} == {"skip"}
+    assert {check.verdict for check in prove(pictures.on_cpu(on_gpus), ["gpu.holders"])} == {"skip"}
 
 
 def test_nothing_known_is_nothing_proven() -> None:

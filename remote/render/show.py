@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from ..intent import uses_no_gpu
 from ..runbook import of_state
 from .checks import print_checks
 from .console import console
@@ -94,9 +95,7 @@ def status(result: Status) -> None:
     table.add_row("server", Text.assemble((result.state, _STATES[result.state]), f", {result.why}"))
     if server["pid"] is not None:
         since = _utc(server["started_at"])
-        table.add_row(
-            "", f"pid {server['pid']} on port {server['port']} since {since}, SGLang {server['version']}"
-        )
+        table.add_row("", f"pid {server['pid']} on port {server['port']} since {since}, {_version(result)}")
     table.add_row("ranks", f"{server['ranks']['alive']} of {server['ranks']['expected']} alive")
     for each in facts["stale"][:8]:
         table.add_row("stale", Text(f"pid {each['pid']} {each['title']}: {each['why']}", style="fail"))
@@ -106,7 +105,9 @@ def status(result: Status) -> None:
     table.add_row("fix", _fix(facts["fix"]))
     for gpu in facts["gpus"]:
         table.add_row(f"gpu {gpu['index']}", _gpu(gpu))
-    if not facts["gpus"]:
+    if not facts["gpus"] and uses_no_gpu(result.picture.node):
+        table.add_row("gpus", Text("none: the server runs on the CPU (device: cpu)", style="quiet"))
+    elif not facts["gpus"]:
         why = (result.picture.facts.get("gpus") or {}).get("why") or "not reported"
         table.add_row("gpus", Text(f"unknown: {why}", style="unknown"))
     last = facts["last_deploy"]
@@ -116,6 +117,13 @@ def status(result: Status) -> None:
     if facts["lock"]:
         table.add_row("lock", Text(f"held by {facts['lock'].get('who')}", style="unknown"))
     out.print(table)
+
+
+def _version(result: Status) -> str:
+    """Of the server that runs; files of another one may have been installed under it."""
+    installed, serves = result.picture.version, result.to_json()["server"]["version"]
+    other = f" (installed now: {installed})" if installed not in (serves, None) else ""
+    return f"SGLang {serves or 'of unknown version'}{other}"
 
 
 def watched(read: Callable[[], Status], every_s: float) -> None:

@@ -1,0 +1,58 @@
+"""`inv status`: the state of a node from one picture, and what its screen says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from remote.render import show
+from remote.status import Status, judge
+from tests import changes, pictures
+
+
+def told(*wanted: changes.Change) -> Status:
+    picture = changes.node(*wanted)
+    return Status("blackwell", picture, *judge(picture))
+
+
+def screen(capsys: pytest.CaptureFixture[str], result: Status) -> str:
+    show.status(result)
+    return " ".join(capsys.readouterr().out.split())
+
+
+def installed(version: str) -> changes.Change:
+    def change(facts: pictures.Facts) -> None:
+        facts["package"]["imported"]["version"] = version
+
+    return change
+
+
+def no_gpu_tool(facts: dict[str, Any]) -> None:
+    facts["gpus"] = {"available": False, "why": "nvidia-smi was not found", "gpus": [], "processes": []}
+
+
+def test_a_healthy_node_is_up(capsys: pytest.CaptureFixture[str]) -> None:
+    result = told()
+    assert (result.state, result.to_json()["server"]["version"]) == ("up", "0.5.9")
+    assert ", SGLang 0.5.9 ranks" in screen(capsys, result)
+
+
+def test_the_version_is_that_of_the_server_which_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """pip installed another one under it."""
+    result = told(installed("0.5.10"), changes.args(version="0.5.9"))
+    assert result.to_json()["server"]["version"] == "0.5.9"
+    assert "SGLang 0.5.9 (installed now: 0.5.10)" in screen(capsys, result)
+
+
+def test_no_gpus_to_show(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "gpus unknown: nvidia-smi was not found" in screen(capsys, told(no_gpu_tool))
+    picture = pictures.on_cpu(changes.node(no_gpu_tool))
+    on_cpu = screen(capsys, Status("blackwell", picture, *judge(picture)))
+    assert "gpus none: the server runs on the CPU (device: cpu)" in on_cpu
+    assert "nvidia-smi" not in on_cpu
+
+
+def test_a_server_that_does_not_answer_is_sick() -> None:
+    result = told(changes.hangs)
+    assert (result.state, result.why) == ("sick", "2 of 2 ranks alive, /generate: no answer within 60 s")
