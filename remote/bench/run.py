@@ -31,7 +31,8 @@ def bench(session: Session, bundle: Bundle, reporter: Reporter, options: Options
     picture = observe(session, bundle)
     checks = prove(picture)
     failing = [check for check in checks if check.verdict == "fail"]
-    reporter.done("verify", f"{len(failing)} checks fail" if failing else "no check fails", changed=False)
+    found = ", ".join(check.id for check in failing)
+    reporter.done("verify", f"failing: {found}" if failing else "no check fails", changed=False)
     if failing and not options.anyway:
         return _refused(session, picture, checks, failing, options)
     return measure(session, picture, checks, reporter, options)

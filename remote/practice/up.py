@@ -10,6 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from packaging.specifiers import SpecifierSet
+
 from remote.errors import RefusedError, UsageError
 from remote.practice import build, processes, record, server, ssh_server, wheels
 from remote.practice.down import down
@@ -21,6 +23,8 @@ from remote.practice.real.entry import READY_TIMEOUT_S as REAL_READY_TIMEOUT_S
 from remote.practice.record import Record
 
 DEFAULT_VERSION = "0.5.9"
+# Later versions read their command line by other means (srt/arg_groups of 0.5.14).
+SIMULATED = SpecifierSet(">=0.5.5,<0.5.14")
 DEFAULT_GPUS = 8
 READY_TIMEOUT_S = 60.0
 
@@ -53,7 +57,8 @@ def up(
 
     None stands for 0.5.9, OpenSSH if it is installed, and 8 GPUs, or for what the existing node has. `real`
     is a node with SGLang itself, and no GPUs. Raises RefusedError (other wishes than the existing node's,
-    damaged node, not Linux), LockedError (being made by another command), the errors of wheels.fetch,
+    damaged node, not Linux), UsageError (a version that cannot be had that way), LockedError (being made by
+    another command), the errors of wheels.fetch,
     ssh_server.start, real.environment.build and UnhealthyError.
     """
     begin = time.monotonic()
@@ -78,6 +83,11 @@ def _simulated(layout: Layout, version: str, gpus: int | None, say: Say) -> Make
     count = DEFAULT_GPUS if gpus is None else gpus
     if not 1 <= count <= 16:
         raise RefusedError(f"a practice node has 1 to 16 GPUs, not {count}", hint="inv practice.up --gpus 8")
+    if version not in SIMULATED:
+        raise UsageError(
+            f"the simulated server knows SGLang 0.5.5 to 0.5.13, not {version}",
+            hint=f"SGLang itself on the CPU: inv practice.up --real --sglang {real_environment.VERSIONS[-1]}",
+        )
     whl = wheels.fetch(version)
 
     def make() -> Callable[[ssh_server.SshServer], Record]:

@@ -109,6 +109,7 @@ def begun(*words: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
     more.setdefault("stdout", subprocess.PIPE)
     more.setdefault("stderr", subprocess.PIPE)
     more.setdefault("cwd", PROJECT)
+    more.setdefault("preexec_fn", _hear_signals)
     with subprocess.Popen([str(INV), *words], text=True, **more) as process:
         try:
             yield process
@@ -116,10 +117,17 @@ def begun(*words: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+def _hear_signals() -> None:
+    """Tests that were started in the background have these ignored, and what they start inherits that."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def at_terminal(terminal: int) -> dict[str, Any]:
     """For `begun`: a session of its own, with this as its terminal, from which signals come."""
 
     def own_it() -> None:
+        _hear_signals()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     ends = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)

@@ -31,6 +31,7 @@ def test_invokes_own_dry_run_is_refused(incident: Practice, command: str) -> Non
 def answered(practice: Practice, answer: str, *words: str) -> Ran:
     """A command at a terminal, whose question is answered."""
     master, terminal = pty.openpty()
+    os.set_blocking(master, False)
     shown = b""
 
     def asked() -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from remote.errors import LockedError, RefusedError
+from remote.errors import LockedError, RefusedError, UsageError
 from remote.inventory import load
 from remote.practice import processes, record, server, wheels
 from remote.practice.down import down
@@ -64,6 +64,15 @@ def test_its_inventory_is_an_ordinary_one(node: Up) -> None:
     assert entry.server.port == node.record.server_port
     assert entry.server.args["tp-size"] == 2
     assert entry.state_dir == str(node.layout.state_dir)
+
+
+@pytest.mark.parametrize("version", ["0.5.4", "0.5.14", "0.5.23", "not a version"])
+def test_what_cannot_be_simulated_is_said_before_anything_is_made(tmp_path: Path, version: str) -> None:
+    layout = Layout(tmp_path / "node")
+    with pytest.raises(UsageError, match=rf"0\.5\.5 to 0\.5\.13, not {version}") as caught:
+        up(layout, version=version)
+    assert "--real --sglang 0.5.23" in caught.value.hint
+    assert not layout.root.exists()
 
 
 def test_up_again_changes_nothing(node: Up) -> None:
@@ -162,7 +171,7 @@ def test_a_failed_up_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_an_unknown_version_leaves_nothing(tmp_path: Path) -> None:
     layout = Layout(tmp_path.resolve() / "practice")
     with pytest.raises(wheels.UnknownVersion):
-        up(layout, version="not a version")
+        up(layout, version="0.5.6.post9")
     assert not layout.root.exists()
 
 

@@ -38,9 +38,11 @@ def out_of_memory(gpu: int, stage: str, *, free_mib: float, total_mib: int) -> S
     """No room on a GPU, while loading or while CUDA graphs are captured (case: the text hides in a plain
     Exception).
     """
+    free_mib = max(free_mib, 0.0)
+    wanted_mib = max(448.0, free_mib + 64.0)
     text = (
-        f"CUDA out of memory. Tried to allocate 448.00 MiB. GPU {gpu} has a total capacity of "
-        f"{total_mib / 1024:.2f} GiB of which {max(free_mib, 0.0):.2f} MiB is free."
+        f"CUDA out of memory. Tried to allocate {wanted_mib:.2f} MiB. GPU {gpu} has a total capacity of "
+        f"{total_mib / 1024:.2f} GiB of which {free_mib:.2f} MiB is free."
     )
     if stage == "graph-capture":
         frames = (*GRAPH_FRAMES, (_GRAPHS, "__init__", "raise Exception("))
