@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 # a session of its own. A process of its own: the helper has threads, and must not fork. Writes "PID" or
 # "-ERRNO" to the descriptor in its first argument; exec closes that in the server.
 _BETWEEN = """
-import os, sys
+import os, signal, sys
 report = int(sys.argv[1])
+# Ignored signals are inherited: whoever started this in the background ignores these, a server must not.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 os.set_inheritable(report, False)
 ready, failed = os.pipe()
 pid = os.fork()

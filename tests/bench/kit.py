@@ -6,6 +6,7 @@ Replies have the form of real ones (SGLang 0.5.9, streamed): each event holds th
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import socket
 import threading
@@ -73,6 +74,8 @@ class Exchange:
     headers: Mapping[str, str]
     body: Any
     number: int
+    # Called before the last byte: whoever has that byte may already send the next request.
+    ending: Callable[[], None] = lambda: None
 
     def send(self, data: bytes) -> None:
         self.connection.sendall(data)
@@ -85,6 +88,7 @@ class Exchange:
 
     def end(self) -> None:
         self.chunk(b"data: [DONE]\n\n")
+        self.ending()
         self.send(b"0\r\n\r\n")
 
     def stream(
@@ -141,13 +145,17 @@ class Scripted:
                 self.headers.append(exchange.headers)
                 self.running += 1
                 self.most = max(self.most, self.running)
+            exchange.ending = functools.cache(self._one_less)
             try:
                 self.script(exchange)
             except OSError:
                 self.broken += 1
             finally:
-                with self.lock:
-                    self.running -= 1
+                exchange.ending()
+
+    def _one_less(self) -> None:
+        with self.lock:
+            self.running -= 1
 
     def _read(self, connection: socket.socket) -> Exchange:
         data = b""

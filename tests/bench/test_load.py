@@ -58,11 +58,12 @@ def test_counts_are_the_servers_and_never_those_of_events(probe: Probe) -> None:
 
 
 def test_the_time_to_the_first_token_ends_with_the_first_event(probe: Probe) -> None:
-    first_s, rest_s = 0.15, 0.3
+    first_s, rest_s = 0.15, 1.0
     record = only(run(lambda x: x.stream(reply(12), first_s=first_s, rest_s=rest_s), probe)[0])
-    # A loaded machine makes both longer, never shorter.
+    # A loaded machine makes each longer, never shorter; their difference it may do either.
     assert record["ttft_s"] >= first_s
-    assert record["e2e_s"] - record["ttft_s"] >= rest_s
+    assert record["e2e_s"] >= first_s + rest_s
+    assert record["e2e_s"] - record["ttft_s"] >= rest_s / 2
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])

@@ -76,7 +76,11 @@ def start(probe: Probe, tmp_path: Path) -> Iterator[Started]:
 
 
 def test_detached_with_its_own_session_log_and_nothing_else_open(start: Started, tmp_path: Path) -> None:
-    result = start()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as where the helper runs in the background
+    try:
+        result = start()
+    finally:
+        signal.signal(signal.SIGINT, before)
     told = start.told(result)
     assert told["pid"] == told["sid"] == told["pgid"] == result["pid"]
     stat = procfs.stat(result["pid"])
