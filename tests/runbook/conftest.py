@@ -9,3 +9,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-runbook", action="store_true", help="write what is printed now into docs/runbook.md"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--update-runbook") and getattr(config.option, "numprocesses", None):
+        raise pytest.UsageError("--update-runbook writes one page: leave -n out")
