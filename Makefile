@@ -15,6 +15,9 @@ test: .venv/ready
 test-real: .venv/ready
 	.venv/bin/python -m pytest tests/real
 
+bench: .venv/ready
+	.venv/bin/python tools/benchmark.py
+
 lint: .venv/ready
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
