@@ -6,7 +6,7 @@ reason is part of the answer. Never by name alone: a title says what a process i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,14 +19,16 @@ class Process:
     starttime_ticks: int
     title: str
     role: str | None
-    user: str
-    uid: int
+    user: str | None
+    uid: int | None
     ppid: int
     sid: int
     state: str
     start_time: float
     # A zombie whose other threads live: a stuck one, which still holds what it had.
     threads_live: bool = False
+    # Its network namespace, None where that is not told.
+    net: str | None = None
 
     @property
     def alive(self) -> bool:
@@ -40,11 +42,13 @@ class Process:
 
 @dataclass(frozen=True)
 class Group:
-    """The processes of one server: one session, or one tree where the starter made no session."""
+    """The processes of one server: one session, or one tree where the starter made no session. `here`:
+    whether they are in our network namespace; a port number means another port elsewhere."""
 
     launcher: Process | None
     members: tuple[Process, ...]
     port: int | None
+    here: bool = True
 
     @property
     def alive(self) -> tuple[Process, ...]:
@@ -100,6 +104,7 @@ def processes_of(facts: Facts) -> list[Process]:
             state=raw["state"],
             start_time=raw["start_time"],
             threads_live=bool(raw.get("threads_alive_of_zombie")),
+            net=raw.get("net"),
         )
         for raw in facts.get("processes", [])
     ]
@@ -117,19 +122,18 @@ def assess(
     """Sort the node's SGLang processes, the port's holder and the GPUs' holders.
 
     `our_gpus` are the indices that our server uses, None for all of the node's, empty for a server on the
-    CPU. `booted` are (pid,
-    start ticks) of servers that this toolkit started: they are ours on any port.
+    CPU. `booted` are (pid, start ticks) of servers that this toolkit started: they are ours on any port.
     """
     listeners = procs.get("listeners", [])
     holder_pids = {each["pid"] for each in listeners if each.get("pid") is not None}
-    processes = _with_launchers_on_the_port(processes_of(procs), holder_pids)
+    booted_set = set(booted)
+    processes = _with_other_launchers(processes_of(procs), holder_pids, booted_set)
     by_pid = {process.pid: process for process in processes}
     argv_of = {raw["pid"]: raw.get("argv") or [] for raw in procs.get("processes", [])}
     # To a server that uses no GPU it is all the same who holds one: only its port can be in the way.
     without = our_gpus is not None and not our_gpus
     gpu_pids = set() if without else _gpu_pids(gpus)
-    groups = _groups(processes, argv_of, holder_pids, port)
-    booted_set = set(booted)
+    groups = _groups(processes, argv_of, holder_pids, port, (procs.get("self") or {}).get("net"))
 
     server: Group | None = None
     stale: list[Stale] = []
@@ -160,56 +164,84 @@ def assess(
     )
 
 
-def _with_launchers_on_the_port(processes: Sequence[Process], holder_pids: set[int]) -> list[Process]:
-    """Who listens on the port and has SGLang's ranks for children is their launcher, however it was
-    started: by another `command` of the inventory, or by a wrapper of somebody's own."""
+def _with_other_launchers(
+    processes: Sequence[Process], holder_pids: set[int], booted: set[tuple[int, int]]
+) -> list[Process]:
+    """A launcher, however it was started (by another `command` of the inventory, by a wrapper of somebody's
+    own): who listens on the port and has SGLang's ranks for children, and who was booted here and runs no
+    launcher itself."""
+    by_pid = {process.pid: process for process in processes}
     parents = {process.ppid for process in processes if process.role in ("scheduler", "detokenizer")}
+    above = {
+        up.pid for process in processes if process.role == "launcher" for up in _ancestors(process, by_pid)
+    }
+    found = holder_pids & parents
+    found |= {p.pid for p in processes if (p.pid, p.starttime_ticks) in booted and p.pid not in above}
     return [
         replace(process, role="launcher")
-        if process.pid in holder_pids & parents and process.role in (None, "member")
+        if process.pid in found and process.role in (None, "member")
         else process
         for process in processes
     ]
 
 
 def _groups(
-    processes: Sequence[Process], argv_of: Mapping[int, list[str]], holder_pids: set[int], port: int
+    processes: Sequence[Process],
+    argv_of: Mapping[int, list[str]],
+    holder_pids: set[int],
+    port: int,
+    our_net: str | None,
 ) -> list[Group]:
     """One group per server: by session, and inside a session by launcher where it has several."""
-    sglang = [process for process in processes if process.role is not None]
     by_pid = {process.pid: process for process in processes}
     buckets: dict[tuple[str, int], list[Process]] = {}
-    for process in sglang:
-        launcher = _launcher_above(process, by_pid)
-        key = ("pid", launcher.pid) if launcher else ("sid", process.sid)
-        buckets.setdefault(key, []).append(process)
+    for process in processes:
+        if process.role is not None:
+            buckets.setdefault(_family(process, by_pid), []).append(process)
     # What lost its parent joins the launcher of its own session, when there is exactly one.
-    for key in [key for key in buckets if key[0] == "sid"]:
-        homes = [k for k in buckets if k[0] == "pid" and by_pid[k[1]].sid == key[1]]
+    for key in [key for key in buckets if key[0] == "session"]:
+        homes = [k for k in buckets if k[0] == "launcher" and by_pid[k[1]].sid == key[1]]
         if len(homes) == 1:
             buckets[homes[0]] += buckets.pop(key)
     groups = []
     for key, members in buckets.items():
-        launcher = by_pid.get(key[1]) if key[0] == "pid" else None
+        launcher = by_pid.get(key[1]) if key[0] == "launcher" else None
         # A zombie launcher serves nobody: what is left of its server are orphans.
         alive_launcher = launcher if launcher is not None and launcher.alive else None
         if holder_pids & {member.pid for member in members}:
             listening: int | None = port
         else:
             listening = _argv_port(argv_of.get(launcher.pid, [])) if launcher else None
-        groups.append(Group(alive_launcher, tuple(members), listening))
+        here = our_net is None or {member.net for member in members} <= {our_net, None}
+        groups.append(Group(alive_launcher, tuple(members), listening, here))
     return groups
 
 
-def _launcher_above(process: Process, by_pid: Mapping[int, Process]) -> Process | None:
-    seen: set[int] = set()
-    current: Process | None = process
-    while current is not None and current.pid not in seen:
-        if current.role == "launcher":
-            return current
-        seen.add(current.pid)
-        current = by_pid.get(current.ppid)
-    return None
+def _family(process: Process, by_pid: Mapping[int, Process]) -> tuple[str, int]:
+    """What a process belongs to: its launcher; a living program that runs SGLang within itself (sgl.Engine);
+    or its session, when the parent is lost."""
+    if process.role == "launcher":
+        return "launcher", process.pid
+    top = process
+    for parent in _ancestors(process, by_pid):
+        if parent.role == "launcher":
+            return "launcher", parent.pid
+        if parent.role is None:
+            # SGLang's launcher and its children share a session: an init that adopted one has its own.
+            if parent.alive and parent.sid == top.sid:
+                return "program", parent.pid
+            break
+        top = parent
+    return "session", process.sid
+
+
+def _ancestors(process: Process, by_pid: Mapping[int, Process]) -> Iterator[Process]:
+    seen = {process.pid}
+    parent = by_pid.get(process.ppid)
+    while parent is not None and parent.pid not in seen:
+        yield parent
+        seen.add(parent.pid)
+        parent = by_pid.get(parent.ppid)
 
 
 def _argv_port(argv: Sequence[str]) -> int | None:
@@ -244,21 +276,24 @@ def _claim(
     """Why this group is ours to end, or None when it is not."""
     if any((member.pid, member.starttime_ticks) in booted for member in group.members):
         return "started by fixops"
-    if any(member.uid != our_uid for member in group.members):
+    if not group.here or not _runs_as(group, our_uid):
         return None
     if group.launcher is not None:
         return f"serves port {port}" if group.port == port else None
-    for member in group.members:
-        parent = by_pid.get(member.ppid)
-        # SGLang's launcher and its children share a session: a living parent in the same session
-        # is a launcher that we do not know (another engine), and its server is not ours to end.
-        if parent is not None and parent.alive and parent.role is None and parent.sid == member.sid:
-            return None
+    if any(_family(member, by_pid)[0] == "program" for member in group.members):
+        return None
     pids = {member.pid for member in group.members}
     if gpu_pids is not None and not pids & (gpu_pids | port_pids):
         # It holds neither a GPU of this node nor our port: it is in nobody's way.
         return None
     return "its launcher is gone"
+
+
+def _runs_as(group: Group, uid: int) -> bool:
+    """By SGLang's own processes: a compiler that one of them ran for a moment may have ended before its user
+    could be read, and what is setuid has another one."""
+    own = [member for member in group.members if member.role not in ("member", "resource-tracker")]
+    return {member.uid for member in own or group.members} - {None} == {uid}
 
 
 def _foreign_port(
@@ -274,7 +309,7 @@ def _foreign_port(
             Foreign(
                 pid=pid,
                 title=process.title if process else "a process that is not visible to us",
-                user=process.user if process else f"uid {listener.get('uid', '?')}",
+                user=(process and process.user) or f"uid {listener.get('uid', '?')}",
                 what=f"listens on port {port}",
             )
         )
@@ -300,7 +335,9 @@ def _foreign_holders(
             Foreign(
                 pid=pid,
                 title=process.title if process else holder.get("name") or "unknown",
-                user=process.user if process else "not visible (another container or namespace?)",
+                user=(process.user or "unknown")
+                if process
+                else "not visible (another container or namespace?)",
                 what=f"holds {amount} of GPU {index if index is not None else '?'}",
             )
         )

@@ -205,3 +205,75 @@ def test_a_server_on_our_port_is_ours_whatever_started_it() -> None:
 def test_the_default_port_is_sglangs_own() -> None:
     owned = decide(facts(process(100, "python3 -m sglang.launch_server --model-path m", "launcher")))
     assert owned.server is not None
+
+
+def test_a_server_in_a_container_has_ports_of_its_own() -> None:
+    """Root in somebody else's container, with the same port number and on our GPU, seen from the host."""
+    ours, theirs = server(100, 30000, net="net:[1]"), server(200, 30000, net="net:[2]")
+    orphan = process(300, "sglang::scheduler_TP0", "scheduler", net="net:[2]")
+    holders = [{"pid": pid, "gpu_index": 0, "used_mib": 9, "name": "x"} for pid in (101, 201, 300)]
+    procs = {**facts(*ours, *theirs, orphan, port=30000, pid=100), "self": {"net": "net:[1]"}}
+    owned = decide(procs, holders=holders)
+    assert [each.pid for each in owned.to_end()] == [100, 101, 102]
+    assert [each.pid for each in owned.foreign] == [201, 300]
+    down = decide({**procs, "processes": [*theirs, orphan], "listeners": []}, holders=holders[1:])
+    assert (down.server, down.to_end()) == (None, [])
+    assert decide(procs, booted=[(200, 2000)]).stale[0].process.pid == 200
+
+
+def test_a_program_that_runs_an_engine_in_the_servers_session_is_no_part_of_it() -> None:
+    """Both were started in one shell: an evaluation that uses sgl.Engine, and the server."""
+    shell = process(90, "-bash", None, sid=90)
+    ours = [{**each, "sid": 90} for each in server(100, 30000)]
+    program = process(200, "python3 offline_eval.py", None, ppid=90, sid=90)
+    engine = [
+        process(201, "sglang::scheduler_TP0", "scheduler", ppid=200, sid=90),
+        process(
+            202, "python3 -c from multiprocessing.resource_tracker", "resource-tracker", ppid=200, sid=90
+        ),
+    ]
+    owned = decide(facts(shell, {**ours[0], "ppid": 90}, *ours[1:], program, *engine, port=30000, pid=100))
+    assert [each.pid for each in owned.to_end()] == [100, 101, 102]
+    assert owned.server is not None
+    assert len(owned.server.ranks()) == 2
+    left = decide(facts(shell, program, *engine))
+    assert left.to_end() == []
+    lost = [{**each, "ppid": 1} for each in ours[1:]]
+    assert [each.pid for each in decide(facts(shell, program, *engine, *lost)).to_end()] == [101, 102]
+
+
+def test_a_process_that_ended_while_it_was_read_makes_no_server_foreign() -> None:
+    """A compiler for a moment, the tracker of a launcher that was killed, something setuid."""
+    gone = process(110, "[ptxas]", "member", ppid=101, sid=100, uid=None, user=None)
+    tracker = process(111, "python3 -c ...", "resource-tracker", sid=100, uid=None, user=None)
+    setuid = process(112, "nvidia-modprobe", "member", ppid=101, sid=100, uid=0, user="root")
+    owned = decide(facts(*server(100, 30000), gone, tracker, setuid, port=30000, pid=100))
+    assert owned.server is not None
+    ranks = [{**each, "ppid": 1} for each in server(100, 30000)[1:]]
+    assert {each.process.pid for each in decide(facts(*ranks, tracker)).stale} == {101, 102, 111}
+    unknown = process(500, "sglang::scheduler_TP0", "scheduler", uid=None, user=None)
+    assert decide(facts(unknown)).to_end() == []
+
+
+def test_a_wrapper_that_we_started_is_the_launcher_before_it_listens() -> None:
+    """`command` of the inventory is a script: its interpreter comes first in its command line."""
+    wrapper = process(100, "/usr/bin/python3 /opt/run.py --port 30000", None, sid=100)
+    rank = process(101, "sglang::scheduler_TP0", "scheduler", ppid=100, sid=100)
+    holders = [{"pid": 101, "gpu_index": 0, "used_mib": 9, "name": "x"}]
+    owned = decide(facts(wrapper, rank), holders=holders, booted=[(100, 1000)])
+    assert owned.server is not None
+    assert owned.server.launcher is not None
+    assert owned.server.launcher.pid == 100
+    assert owned.foreign == ()
+    assert [each.pid for each in owned.to_end()] == [100, 101]
+
+
+def test_a_wrapper_that_we_started_and_that_runs_a_launcher_is_not_one_itself() -> None:
+    wrapper = process(99, "/bin/sh /opt/run.sh --port 30000", "member", sid=99)
+    inner = [{**each, "sid": 99} for each in server(100, 30000)]
+    owned = decide(
+        facts(wrapper, {**inner[0], "ppid": 99}, *inner[1:], port=30000, pid=100), booted=[(99, 990)]
+    )
+    assert owned.server is not None
+    assert owned.server.launcher is not None
+    assert owned.server.launcher.pid == 100

@@ -30,6 +30,13 @@ _TITLES = (
     ("tokeniz", "tokenizer-worker"),
     ("data_pa", "dp-controller"),
 )
+# `python -m`; the last one before 0.4. Other modules below sglang.srt are tools and services of their own.
+_LAUNCHERS = (
+    "sglang.launch_server",
+    "sglang.srt.entrypoints.http_server",
+    "sglang.srt.entrypoints.grpc_server",
+    "sglang.srt.server",
+)
 _PYTHON = re.compile(r"python[0-9.]*")
 _OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 _ENV_KEYS = ("CUDA_VISIBLE_DEVICES", "PYTHONPATH", "PYTHONPYCACHEPREFIX")
@@ -88,7 +95,7 @@ def _role_of_command(argv: list[str]) -> str | None:
 
 
 def _role_of_module(module: str, rest: list[str]) -> str | None:
-    if module == "sglang.launch_server" or module.startswith("sglang.srt."):
+    if module in _LAUNCHERS:
         return "launcher"
     serves = module in ("sglang", "sglang.cli", "sglang.cli.main") and rest[:1] == ["serve"]
     return "launcher" if serves else None
@@ -131,9 +138,10 @@ def table() -> dict[int, dict[str, Any]]:
 def family(processes: dict[int, dict[str, Any]], command: list[str] | None = None) -> dict[int, str | None]:
     """The processes that have to do with SGLang -> role.
 
-    Those with a role of their own; "member" (or "resource-tracker") for what descends from them or shares
-    their process group, as the children that a dead launcher left behind do; None for what merely stands
-    in the same session, such as the shell that started the server. Never this process or its ancestors.
+    Those with a role of their own; "member" (or "resource-tracker") for what descends from them, and for
+    Python's helpers that a launcher which died left behind in their process group; None for what merely
+    stands in the same session, such as the shell that started the server and its other jobs. Never this
+    process or its ancestors.
     What begins with `command`, the server's own one where it has one, is a launcher too.
     """
     roles = {
@@ -147,13 +155,27 @@ def family(processes: dict[int, dict[str, Any]], command: list[str] | None = Non
     sessions = {processes[pid]["sid"] for pid in seeds}
     result: dict[int, str | None] = {}
     for pid, process in processes.items():
+        left = process["pgid"] in groups and _is_helper(process) and not _has_parent(process, processes)
         if pid in seeds:
             result[pid] = roles[pid]
-        elif pid not in kept_out and (process["pgid"] in groups or seeds & _above(pid, processes)):
+        elif pid not in kept_out and (left or seeds & _above(pid, processes)):
             result[pid] = roles[pid] or "member"
         elif process["sid"] in sessions and pid != os.getpid():
             result[pid] = None
     return result
+
+
+def _is_helper(process: dict[str, Any]) -> bool:
+    """`python -c "from multiprocessing.spawn import ..."`, or the resource tracker. A group may hold others:
+    a script that starts a server and then its clients has them all in its own."""
+    return any(word.startswith("from multiprocessing.") for word in process["argv"])
+
+
+def _has_parent(process: dict[str, Any], processes: dict[int, dict[str, Any]]) -> bool:
+    """Whether the parent that started it still lives: who adopts orphans has a session of its own."""
+    parent = processes.get(process["ppid"])
+    alive = parent is not None and parent["state"] not in procfs.DEAD
+    return alive and parent is not None and parent["sid"] == process["sid"]
 
 
 def _above(pid: int, processes: dict[int, dict[str, Any]]) -> set[int]:
@@ -177,6 +199,7 @@ def describe(process: dict[str, Any], its_role: str | None, env_keys: tuple[str,
         "title": title(process),
         "argv": redact(process["argv"]),
         "role": its_role,
+        "net": procfs.link(f"/proc/{pid}/ns/net"),
         "exe": procfs.link(f"/proc/{pid}/exe"),
         "cwd": procfs.link(f"/proc/{pid}/cwd"),
         # `python -m` imports from its working directory before anything else.
@@ -233,7 +256,11 @@ def procs(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
         ],
         "listeners": listeners,
         "port_states": states,
-        "self": {"pid": os.getpid(), "ancestors": procfs.ancestors(os.getpid())},
+        "self": {
+            "pid": os.getpid(),
+            "ancestors": procfs.ancestors(os.getpid()),
+            "net": procfs.link("/proc/self/ns/net"),
+        },
     }
 
 

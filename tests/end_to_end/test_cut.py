@@ -23,7 +23,14 @@ READY = "The server is fired up and ready to roll!"
 def boots(node: Practice) -> dict[str, int]:
     """The servers that the toolkit started, by boot id; those whose start is through."""
     stored = (json.loads(path.read_text()) for path in node.state.glob("boots/*/boot.json"))
-    return {boot["boot_id"]: boot["pid"] for boot in stored if node.log.samefile(boot["log"])}
+    return {boot["boot_id"]: boot["pid"] for boot in stored if _leads_to(node.log, boot["log"])}
+
+
+def _leads_to(stable: Path, own: str) -> bool:
+    try:
+        return stable.samefile(own)
+    except FileNotFoundError:  # the boot is recorded before its log is made
+        return False
 
 
 def just_started(node: Practice, before: dict[str, int], process: subprocess.Popen[str]) -> int:

@@ -63,6 +63,8 @@ def by_pid(found: dict[str, Any]) -> dict[int, dict[str, Any]]:
         ("python3 train.py -m sglang.launch_server", None),
         ("python3 -m sglang.bench_serving", None),
         ("python3 -m sglang.launch_servers", None),
+        ("python3 -m sglang.srt.mem_cache.storage.hf3fs.mini_3fs_metadata_server", None),
+        ("python3 -m sglang.srt.debug_utils.dump_comparator", None),
         ("python3 -c print() -m sglang.launch_server", None),
         ("python3 -i", None),
         ("python3", None),
@@ -189,6 +191,7 @@ def test_server_and_its_family(probe: Probe, tmp_path: Path) -> None:
     ]
     assert found["port_states"] == {"LISTEN": 1}
     assert found["self"]["pid"] == os.getpid()
+    assert launcher["net"] == found["self"]["net"] == str(Path("/proc/self/ns/net").readlink())
 
 
 def test_orphans_are_found_with_their_tracker(probe: Probe, tmp_path: Path) -> None:
@@ -203,6 +206,26 @@ def test_orphans_are_found_with_their_tracker(probe: Probe, tmp_path: Path) -> N
                 == {"s": "scheduler", "d": "detokenizer", "t": "resource-tracker"}[name.split("::")[-1][0]]
             )
             assert processes[pid]["ppid"] not in (tree.launcher.pid, os.getpid())
+
+
+def test_a_scripts_other_jobs_are_no_members_of_its_server() -> None:
+    """`nohup bash run_synth.sh`: a server in the background, then its client, all in one process group."""
+
+    def one(pid: int, ppid: int, *argv: str) -> dict[str, Any]:
+        return {"pid": pid, "argv": argv, "comm": "", "ppid": ppid, "pgid": 10, "sid": 9, "state": "S"}
+
+    script, client = one(10, 1, "bash", "run_synth.sh"), one(13, 10, "python3", "generate_data.py")
+    launcher = one(11, 10, "python3", "-m", "sglang.launch_server")
+    rank = one(12, 11, "sglang::scheduler_TP0")
+    spawn = one(14, 11, "python3", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()")
+    others = one(15, 13, "python3", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()")
+    running = {each["pid"]: each for each in (script, launcher, rank, client, spawn, others)}
+    roles = {10: None, 11: "launcher", 12: "scheduler", 13: None, 14: "member", 15: None}
+    assert procs.family(running) == roles
+    # The launcher was killed: what it left behind has no parent any more.
+    killed = {**launcher, "state": "Z", "argv": ()}
+    left = {**running, 11: killed, 12: {**rank, "ppid": 1}, 14: {**spawn, "ppid": 1}}
+    assert procs.family(left) == {**roles, 11: None}
 
 
 def test_shell_and_strangers_of_the_same_session_are_no_members(probe: Probe) -> None:
