@@ -58,9 +58,16 @@ def _push(work: Work, plan: Plan, picture: Picture) -> None:
             work.reporter.note(f"import check: {line}")
 
 
+def _purge(work: Work, plan: Plan, picture: Picture) -> None:
+    done = purge(work, plan)
+    work.actions.append(done)
+    if done.changed and picture.ownership and picture.ownership.server:
+        work.reporter.note(f"the server that runs may have loaded it: inv restart --node {picture.node.name}")
+
+
 STEPS = {
     "push-fix": Step(("push-code", "push-config"), _push),
-    "purge-pycache": Step(("purge-pycache",), lambda work, plan, _: work.actions.append(purge(work, plan))),
+    "purge-pycache": Step(("purge-pycache",), _purge),
     "kill-stale": Step(("kill-stale",), lambda work, plan, _: work.actions.append(kill_stale(work, plan))),
 }
 

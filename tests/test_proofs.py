@@ -73,6 +73,19 @@ def test_a_server_on_the_cpu_claims_nothing_about_gpus() -> None:
     assert {check.verdict for check in prove(pictures.on_cpu(on_gpus), ["gpu.holders"])} == {"skip"}
 
 
+def test_bytecode_that_was_purged_under_a_server_may_be_loaded_in_it() -> None:
+    """It was stale, the engineer removed it, and nothing shows any more what the server has in memory."""
+    facts = healthy()
+    purge = {"op": "purge", "phase": "begin", "time": STARTED_S - 60.0}
+    facts["state"]["journal_tail"] = [purge]
+    assert not_passed(facts) == {}
+    facts["state"]["journal_tail"] = [purge, {**purge, "time": STARTED_S + 60.0}, {"action": "bench"}]
+    assert not_passed(facts) == {"process.after_fix": "fail"}
+    (check,) = prove(picture(facts), ["process.after_fix"])
+    assert "before the bytecode of its modules changed" in check.observed
+    assert "inv restart" in check.remedy
+
+
 def test_nothing_known_is_nothing_proven() -> None:
     """Every section unreadable: no check passes, none crashes."""
     nothing = {name: {"error": {"kind": "internal", "message": "x"}} for name in healthy()}

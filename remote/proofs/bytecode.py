@@ -9,7 +9,8 @@ from ..picture import Picture
 def fresh(picture: Picture) -> Check:
     """No bytecode that the node's interpreter would believe differs from its source (PEP 552)."""
     id, expected = "bytecode.fresh", "no stale bytecode of the patched modules"
-    remedy = f"inv purge-pycache --node {picture.node.name}"
+    # Purging alone would leave a server that has loaded it: this restarts it as well.
+    remedy = f"inv deploy-fix --node {picture.node.name}"
     modules = picture.section("bytecode")
     stale: list[Evidence] = []
     undecided: list[Evidence] = []

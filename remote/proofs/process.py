@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from ..checks import Check, Evidence, failed, passed, unknown
 from ..intent import expected_ranks
 from ..ownership import Ownership, Process
 from ..picture import Picture, Unreadable
+
+PURGED = "the bytecode of its modules"
 
 
 def _ownership(picture: Picture) -> Ownership:
@@ -90,9 +93,10 @@ def ranks(picture: Picture) -> Check:
 
 
 def after_fix(picture: Picture) -> Check:
-    """The server started after the last change of any file that it loaded at start.
+    """The server started after the last change of any file that it loaded at start, bytecode included.
 
-    The change time counts (ctime), not the modification time: that one can be set back.
+    The change time counts (ctime), not the modification time: that one can be set back. Bytecode that was
+    purged since leaves no trace but in the journal: the server may have loaded it.
     """
     id, expected = "process.after_fix", "the server started after the fix was put in place"
     owned = _ownership(picture)
@@ -110,18 +114,19 @@ def after_fix(picture: Picture) -> Check:
         return unknown(
             id, expected, "no file of the bundle was found", remedy=f"inv fixes --node {picture.node.name}"
         )
-    path, ctime_ns = max(changed.items(), key=lambda item: item[1])
+    changes = [(ctime_ns / 1e9, path) for path, ctime_ns in changed.items()]
+    last, what = max([*changes, *((when, PURGED) for when in _purges(picture))])
     # Ranks load the files, the launcher only waits for them: the earliest process decides.
     first = min(owned.server.alive, key=lambda process: process.start_time)
     evidence = (
         Evidence(f"/proc/{first.pid}/stat", f"started {_clock(first.start_time)}"),
-        Evidence(path, f"changed {_clock(ctime_ns / 1e9)}"),
+        Evidence(what, f"changed {_clock(last)}"),
     )
-    if first.start_time <= ctime_ns / 1e9:
+    if first.start_time <= last:
         return failed(
             id,
             expected,
-            f"started {_clock(first.start_time)}, before {path} changed",
+            f"started {_clock(first.start_time)}, before {what} changed",
             *evidence,
             remedy=restart,
         )
@@ -132,6 +137,13 @@ def after_fix(picture: Picture) -> Check:
         why = f"{unseen[0]}: when it changed cannot be told"
         return unknown(id, expected, why, *evidence, remedy=f"inv verify --node {picture.node.name}")
     return passed(id, expected, f"started {_clock(first.start_time)}", *evidence)
+
+
+def _purges(picture: Picture) -> Iterator[float]:
+    """When bytecode that was or might have been stale was removed, in seconds since the epoch."""
+    for entry in picture.journal:
+        if entry.get("op") == "purge" and entry.get("phase") == "begin" and "time" in entry:
+            yield float(entry["time"])
 
 
 def _clock(epoch_s: float) -> str:
