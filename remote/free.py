@@ -60,10 +60,9 @@ def wait_free(work: Work, *, detail: str, timeout_s: float = FREE_TIMEOUT_S) -> 
     memory = _memory(reply["gpus"])
     if reply["freed"] is False:
         held = [f"GPU {g['index']}: {g['memory_used_mib']} MiB" for g in reply["gpus"] if _busy(g)]
-        holders = [f"pid {h['pid']} {h['name']} on GPU {h['gpu_index']}" for h in reply["holders"]]
-        by = f", held by {'; '.join(holders)}" if holders else ", and no process is listed"
         raise UnhealthyError(
-            f"{node.name}: memory is still in use after {reply['waited_s']:.0f} s: {'; '.join(held)}{by}",
+            f"{node.name}: memory is still in use after {reply['waited_s']:.0f} s: {'; '.join(held)}, "
+            f"{held_by(reply)}",
             hint="nvidia-smi -r resets an idle GPU; a holder in another container must end there",
             node=node.name,
             data={"reason": "gpu-in-use"},
@@ -75,6 +74,17 @@ def wait_free(work: Work, *, detail: str, timeout_s: float = FREE_TIMEOUT_S) -> 
     detail = f"memory back after {reply['waited_s']:.1f} s: {memory}"
     work.reporter.done(id, detail, changed=True)
     return Done(id, True, detail)
+
+
+def held_by(reply: dict[str, Any]) -> str:
+    """Whom nvidia-smi lists; without any, who has the devices open (case 061)."""
+    listed = [f"pid {each['pid']} {each['name']} on GPU {each['gpu_index']}" for each in reply["holders"]]
+    if listed:
+        return f"held by {'; '.join(listed)}"
+    opened = [f"pid {each['pid']} {each['name']} ({each['user']})" for each in reply["device_file_holders"]]
+    if opened:
+        return f"no process is listed; the devices are open in {', '.join(sorted(set(opened)))}"
+    return "and no process is listed: held by the driver, or in another container"
 
 
 def _busy(gpu: dict[str, Any]) -> bool:

@@ -86,6 +86,19 @@ def test_bytecode_that_was_purged_under_a_server_may_be_loaded_in_it() -> None:
     assert "inv restart" in check.remedy
 
 
+def test_who_has_the_devices_open_is_told_where_the_list_is_not_whole() -> None:
+    """Case 061: nvidia-smi lists nobody, and fuser shows two children that were not ended."""
+    facts = healthy()
+    rank = facts["procs"]["processes"][1]["pid"]
+    opened = [{"pid": pid, "name": "python3", "user": "ops", "path": "/dev/nvidia0"} for pid in (rank, 20511)]
+    facts["gpus"] |= {"holders": [], "holders_known": False, "device_file_holders": opened}
+    (check,) = prove(picture(facts), ["gpu.holders"])
+    assert check.verdict == "unknown"
+    assert [(e.source, e.text) for e in check.evidence] == [
+        ("/dev/nvidia0", "open in pid 20511 python3 (user ops)")
+    ]
+
+
 def test_nothing_known_is_nothing_proven() -> None:
     """Every section unreadable: no check passes, none crashes."""
     nothing = {name: {"error": {"kind": "internal", "message": "x"}} for name in healthy()}

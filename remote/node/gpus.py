@@ -205,7 +205,7 @@ def _who(pid: int | None) -> dict[str, Any]:
 
 
 def device_file_holders(prefix: str = "/dev/nvidia") -> list[dict[str, Any]]:
-    """[{pid, user, path}]: who has /dev/nvidiaN open, as `fuser` shows; only processes we may look at."""
+    """[{pid, name, user, path}]: who has /dev/nvidiaN open, as `fuser` shows; only those we may look at."""
     device = re.compile(re.escape(prefix) + r"\d+")
     found: list[dict[str, Any]] = []
     for pid in procfs.pids():
@@ -215,7 +215,8 @@ def device_file_holders(prefix: str = "/dev/nvidia") -> list[dict[str, Any]]:
             continue
         opened = {procfs.link(f"/proc/{pid}/fd/{descriptor}") or "" for descriptor in descriptors}
         for path in sorted(filter(device.fullmatch, opened)):
-            found.append({"pid": pid, **_who(pid), "path": path})
+            name = (procfs.stat(pid) or {}).get("comm")
+            found.append({"pid": pid, "name": name, **_who(pid), "path": path})
     return found
 
 
@@ -223,11 +224,12 @@ def gpus(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
     """{timeout_s, path?, device_prefix?} -> what query() answers, and `device_file_holders`.
 
     Memory in MiB, utilization in percent, null where unknown. `holders_known` false: the list may be short
-    of somebody, so an empty one does not mean free. `path`: where to look for nvidia-smi instead of $PATH.
+    of somebody, so an empty one does not mean free; only then the device files are looked at. `path`: where
+    to look for nvidia-smi instead of $PATH.
     """
     prefix = params.get("device_prefix") or "/dev/nvidia"
     result = query(float(params.get("timeout_s") or DEFAULT_TIMEOUT_S), params.get("path"))
-    return {**result, "device_file_holders": device_file_holders(prefix)}
+    return {**result, "device_file_holders": [] if result["holders_known"] else device_file_holders(prefix)}
 
 
 OPS = {"facts.gpus": gpus}

@@ -17,7 +17,8 @@ def gpu_wait(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
 
     Waits until each GPU's memory is back to `baseline_mib` (0) plus `slack_mib` (1024), or below 2 % of its
     total, and none of `pids_gone` holds one. Events {"gpus": [...]} when the memory changes.
-    -> {"freed": true|false|null, gpus, holders, waited_s, why}: null when it cannot be told.
+    -> {"freed": true|false|null, gpus, holders, device_file_holders, waited_s, why}: null when it cannot be
+    told; `device_file_holders` (gpus.py) of memory that stays in use.
     """
     limit = float(params.get("baseline_mib") or 0) + float(params.get("slack_mib") or gpus.DEFAULT_SLACK_MIB)
     timeout_s = float(params.get("timeout_s") or 60)
@@ -36,7 +37,8 @@ def gpu_wait(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
         untold = freed is None and (found["available"] or found["program"] is None)  # waiting will not help
         if freed or untold or waited_s >= timeout_s:
             outcome = {"freed": freed, "waited_s": waited_s, "why": why}
-            return {**outcome, "gpus": chosen, "holders": found["holders"]}
+            files = gpus.device_file_holders() if freed is False else []
+            return {**outcome, "gpus": chosen, "holders": found["holders"], "device_file_holders": files}
         if ctx.wait(float(params.get("interval_s") or 0.5)):
             raise OpError("cancelled", "waiting for the GPUs' memory was cancelled")
         ctx.check()

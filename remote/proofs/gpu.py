@@ -31,7 +31,8 @@ def holders(picture: Picture) -> Check:
         return failed(id, expected, observed, *evidence, remedy=remedy)
     leaks = _unexplained(picture)
     if not leaks and (owned is None or not gpus.get("holders_known")):
-        return unknown(id, expected, gpus.get("why") or "the process list is not whole", remedy=remedy)
+        why = gpus.get("why") or "the process list is not whole"
+        return unknown(id, expected, why, *_opened(picture), remedy=remedy)
     stale = {each.process.pid: each for each in owned.stale} if owned else {}
     left = [holder for holder in gpus["holders"] if holder["pid"] in stale]
     if left:
@@ -48,7 +49,8 @@ def holders(picture: Picture) -> Check:
     held = {holder["gpu_index"] for holder in mine}
     leaks = leaks or _without_us(picture, held)
     if leaks:
-        return failed(id, expected, leaks[0].text, *leaks, remedy=f"inv free-gpus --node {picture.node.name}")
+        remedy = f"inv free-gpus --node {picture.node.name}"
+        return failed(id, expected, leaks[0].text, *leaks, *_opened(picture), remedy=remedy)
     blank = _blank(picture)
     if blank:
         return unknown(id, expected, blank[0].text, *blank, remedy=remedy)
@@ -87,6 +89,17 @@ def _unexplained(picture: Picture) -> list[Evidence]:
             text = f"GPU {board['index']}: {used - sum(listed)} MiB are in use that no listed process holds"
             found.append(Evidence("nvidia-smi", text))
     return found
+
+
+def _opened(picture: Picture) -> list[Evidence]:
+    """Who has the devices open besides our server: looked at where the list is not whole (case 061)."""
+    owned = picture.ownership
+    ours = {member.pid for member in owned.server.members} if owned and owned.server else set()
+    return [
+        Evidence(each["path"], f"open in pid {each['pid']} {each['name']} (user {each['user']})")
+        for each in picture.section("gpus").get("device_file_holders", [])
+        if each["pid"] not in ours
+    ]
 
 
 def _without_us(picture: Picture, held: set[int]) -> list[Evidence]:

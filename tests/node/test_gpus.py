@@ -134,10 +134,18 @@ def test_device_files_name_those_who_are_not_listed(probe: Probe, tmp_path: Path
     code = f"import time; a = open({str(device)!r}); b = open({str(tmp_path / 'nvidiactl')!r})"
     code += "; print('up', flush=True); time.sleep(600)"
     with spawned([sys.executable, "-c", code]) as first, spawned([sys.executable, "-c", code]) as second:
-        found = look(probe, smi(tmp_path / "bin", TWO), device_prefix=str(tmp_path / "nvidia"))
+        prefix = str(tmp_path / "nvidia")
+        found = look(
+            probe, smi(tmp_path / "bin", "0, GPU-a, X, 70211, 97887, 0, [N/A]\n"), device_prefix=prefix
+        )
+        whole = look(probe, smi(tmp_path / "bin", "0, GPU-a, X, 0, 97887, 0, [N/A]\n"), device_prefix=prefix)
+        names = {pid: (procfs.stat(pid) or {})["comm"] for pid in (first.pid, second.pid)}
     user = procfs.user_of(os.getuid())
-    expected = [{"pid": pid, "user": user, "path": str(device)} for pid in sorted((first.pid, second.pid))]
+    expected = [
+        {"pid": pid, "name": name, "user": user, "path": str(device)} for pid, name in sorted(names.items())
+    ]
     assert sorted(found["device_file_holders"], key=lambda holder: holder["pid"]) == expected
+    assert whole["device_file_holders"] == []  # nothing is in use: nobody is looked for
 
 
 def test_hanging_nvidia_smi_is_given_up_and_leaves_nothing_behind(probe: Probe, tmp_path: Path) -> None:
