@@ -18,6 +18,14 @@ from remote.sglang.lines import entries, numbered
 from tests.bench.runs import LOAD, SIX, measured, past, quiet, record, seen, summarised, usual
 
 
+def test_037_a_random_lm_head_is_ineffective_and_not_made_up() -> None:
+    """Accept length 1.00: 24 answers of 256 tokens, 255 verifications each."""
+    run = measured([record(n, 256, 255, 4.6 + n / 100) for n in range(24)])
+    guards = look(seen(run, max_tokens=256))
+    found = verdict.judge(summarised(run), guards, {"accept_len": 3.4}, None, None, applied=True, fix="some")
+    assert (found.word, found.exit_code) == ("ineffective", 9)
+
+
 @pytest.mark.parametrize(
     ("length", "draft_tokens", "rate"), [(2.17, 4, 0.39), (2.3377, 3, 0.67), (2.7, 4, 0.57), (2.69, 8, 0.24)]
 )

@@ -95,6 +95,13 @@ def test_values_that_are_made_up() -> None:
     assert guard("constant-values", found=few).state == "ok"
 
 
+@pytest.mark.parametrize(("tokens", "accepted"), [(256, 0), (256, 2), (12, 0)])
+def test_a_draft_that_accepts_next_to_nothing_is_not_made_up(tokens: int, accepted: int) -> None:
+    """n tokens take n - 1 verifications, whatever the prompt."""
+    run = measured([record(n, tokens, tokens - 1 - accepted, 4.0 + n / 10) for n in range(24)])
+    assert guard("constant-values", found=run).state == "ok"
+
+
 def test_acceptance_that_the_environment_sets() -> None:
     found = guard("constant-values", meanwhile=quiet(pretended="3.5"))
     assert found.spoils == BOTH

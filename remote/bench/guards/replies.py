@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..meanwhile import PRETENDED
+from ..measured import Request
 from .kinds import BOTH, LEAST_REQUESTS, SPEED, Guard, Seen
 
 FAILED_SHARE = 0.05
@@ -14,6 +15,9 @@ REPEATED, REPEATING_REQUESTS = 0.5, 0.2
 # An accept length this near to its maximum is no draft's merit, in so many of the requests.
 NEAR_MAXIMUM, MAXIMAL_REQUESTS = 0.98, 0.5
 CONSTANT_VERIFICATIONS = 10
+# Accepted drafts per verification. Where next to none is accepted (case 037), n tokens take n - 1
+# verifications or a few less: answers of one length have one accept length, and nothing is made up.
+NEXT_TO_NONE = 0.05
 
 
 def complete(seen: Seen) -> Guard:
@@ -89,11 +93,18 @@ def constant(seen: Seen) -> Guard:
         detail = f"its environment sets the accept length: {PRETENDED}={seen.meanwhile.pretended}"
         return Guard("constant-values", "spoils", detail, BOTH)
     requests = seen.phase.requests
-    if _same([r.accept_len for r in requests if (r.verify_ct or 0) >= CONSTANT_VERIFICATIONS]):
+    told = [r for r in requests if (r.verify_ct or 0) >= CONSTANT_VERIFICATIONS]
+    if any(_accepted(r) > NEXT_TO_NONE for r in told) and _same([r.accept_len for r in told]):
         return Guard("constant-values", "spoils", "every request has the same accept length", BOTH)
     if _same([r.output_tok_s for r in requests]):
         return Guard("constant-values", "spoils", "every request has the same speed to 1 in 10,000", (SPEED,))
     return Guard("constant-values", "ok", "requests differ, as they do")
+
+
+def _accepted(request: Request) -> float:
+    """Accepted drafts per verification: each gives one token of the target's own, the prefill the first."""
+    verifications = request.verify_ct or 0
+    return ((request.completion_tokens or 0) - 1 - verifications) / verifications
 
 
 def _same(values: Sequence[float | None]) -> bool:
