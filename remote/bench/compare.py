@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from operator import attrgetter
+from statistics import median
 from typing import Any, Literal
 
 from .baselines import Baseline, Past
 from .guards import cached_share
 from .measured import Phase, Request
+from .repeats import means
 from .stats import UNKNOWN, Figure, median_of
 from .summary import Summary
 
@@ -81,17 +83,8 @@ def _ratio(name: Name, now: Phase, figure: Figure, past: Baseline, base: Figure)
 
 def paired(name: Name, requests: Sequence[Request], past: Sequence[Past]) -> list[float]:
     """One quotient for each prompt that both runs answered; repeats of a prompt are averaged first."""
-    ours, theirs = _by_prompt(name, requests), _by_prompt(name, past)
-    return [fmean(ours[prompt]) / fmean(theirs[prompt]) for prompt in ours if prompt in theirs]
-
-
-def _by_prompt(name: Name, items: Sequence[Request | Past]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for item in items:
-        value = getattr(item, name)
-        if value:
-            found.setdefault(item.prompt_sha256, []).append(value)
-    return found
+    ours, theirs = means(requests, attrgetter(name)), means(past, attrgetter(name))
+    return [ours[prompt] / theirs[prompt] for prompt in ours if theirs.get(prompt)]
 
 
 def unpaired(now: Figure, base: Figure) -> Figure:

@@ -115,13 +115,13 @@ def _expected(name: str, summary: Summary, value: float, guards: Sequence[Guard]
     if figure.median is None:
         return claim("unclear", "the server reports none")
     if figure.low is None or figure.high is None:
-        return claim("unclear", "too few requests for an interval")
+        return claim("unclear", "too few prompts for an interval")
     least = NEAR_EXPECTED * value
     if figure.low >= least:
         return claim("reached", "reached")
     if figure.high < least:
         return claim("missed", "not reached")
-    return claim("unclear", "the interval holds both; more --requests would tell")
+    return claim("unclear", "the interval holds both; more prompts would tell")
 
 
 def _against(
@@ -164,12 +164,12 @@ def _ratio(
     if spoiled:
         return claim("unclear", f"not judged, {spoiled}")
     if ratio.low is None or ratio.high is None:
-        return claim("unclear", "too few requests for an interval")
+        return claim("unclear", "too few prompts for an interval")
     if ratio.high < missed:
         return claim("missed", "SLOWER" if name == SPEED and ratio.high < 1 else "no gain")
     if ratio.low >= reached:
         return claim("reached", "a gain" if ratio.low >= GAIN else "kept")
-    return claim("unclear", "the interval holds both; more --requests would tell")
+    return claim("unclear", "the interval holds both; more prompts would tell")
 
 
 def shown(figure: Figure) -> str:

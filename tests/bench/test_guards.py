@@ -10,7 +10,7 @@ import pytest
 from remote.bench.guards import BOTH, SPEED, Guard, look
 from remote.bench.meanwhile import Launcher
 from remote.sglang.decode import Sample
-from tests.bench.runs import measured, quiet, record, seen, usual
+from tests.bench.runs import measured, quiet, record, repeated, seen, usual
 
 
 def guard(id: str, **more: Any) -> Guard:
@@ -60,6 +60,17 @@ def test_a_run_that_was_stopped_is_not_judged() -> None:
 def test_too_few_requests_are_not_judged() -> None:
     assert guard("complete", found=usual(4)).spoils == BOTH
     assert guard("complete", found=usual(5)).spoils == ()
+
+
+def test_it_is_prompts_that_must_be_enough_and_not_requests() -> None:
+    found = guard("complete", found=repeated(usual(4), 6))
+    assert found.spoils == BOTH
+    assert "24 of 24 requests, different prompts: 4: fewer than 5 prompts" in found.detail
+    assert guard("complete", found=repeated(usual(5), 6)).spoils == ()
+
+
+def test_a_prompt_that_is_answered_alike_again_is_not_made_up() -> None:
+    assert guard("constant-values", found=repeated(usual(1), 24)).state == "ok"
 
 
 @pytest.mark.parametrize(("short", "state"), [(0, "ok"), (4, "shown"), (8, "spoils")])

@@ -15,7 +15,7 @@ from remote.bench.stats import Figure
 from remote.bench.summary import Speculation
 from remote.bench.verdict import Verdict, judge
 from remote.errors import ExitCode
-from tests.bench.runs import LOAD, measured, past, record, summarised, usual
+from tests.bench.runs import LOAD, measured, past, record, repeated, summarised, usual
 
 FIX = "eagle3-embedding-capture"
 
@@ -198,6 +198,15 @@ def test_without_an_interval_nothing_is_claimed() -> None:
     found = judged(usual(2, length=3.4), expected={ACCEPT: 3.4})
     assert found.word == "inconclusive"
     assert "too few" in found.reasons[0]
+
+
+def test_repeats_decide_nothing_and_more_prompts_are_asked_for() -> None:
+    once = usual(24, length=3.06)
+    for run in (once, repeated(once, 8)):
+        found = judged(run, past(run), expected={ACCEPT: 3.4, SPEED: 50 / 0.9})
+        assert {claim.outcome for claim in found.claims[:2]} == {"unclear"}
+        assert all("more prompts would tell" in claim.reason for claim in found.claims[:2])
+    assert "too few prompts" in judged(repeated(usual(2), 12), expected={ACCEPT: 3.4}).reasons[0]
 
 
 def test_an_expected_length_of_a_server_without_speculation() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..meanwhile import PRETENDED
 from ..measured import Request
-from .kinds import BOTH, LEAST_REQUESTS, SPEED, Guard, Seen
+from ..repeats import by_prompt, means
+from .kinds import BOTH, LEAST_PROMPTS, SPEED, Guard, Seen
 
 FAILED_SHARE = 0.05
 # A request that ended before a quarter of its tokens, and how many such requests spoil a run.
@@ -21,13 +22,16 @@ NEXT_TO_NONE = 0.05
 
 
 def complete(seen: Seen) -> Guard:
-    """Did the run come to its end, and with enough requests?"""
+    """Did the run come to its end, and with enough prompts?"""
     phase = seen.phase
+    prompts = len(by_prompt(phase.requests))
     done = f"{len(phase.requests)} of {phase.asked} requests"
+    if prompts < len(phase.requests):
+        done += f", different prompts: {prompts}"
     if phase.ended == "cancelled":
         return Guard("complete", "spoils", f"interrupted after {done}", BOTH)
-    if len(phase.requests) < LEAST_REQUESTS:
-        return Guard("complete", "spoils", f"{done}: fewer than {LEAST_REQUESTS} say too little", BOTH)
+    if prompts < LEAST_PROMPTS:
+        return Guard("complete", "spoils", f"{done}: fewer than {LEAST_PROMPTS} prompts say too little", BOTH)
     if phase.ended == "limit":
         return Guard("complete", "shown", f"the time limit came after {done}")
     return Guard("complete", "ok", done)
@@ -94,9 +98,9 @@ def constant(seen: Seen) -> Guard:
         return Guard("constant-values", "spoils", detail, BOTH)
     requests = seen.phase.requests
     told = [r for r in requests if (r.verify_ct or 0) >= CONSTANT_VERIFICATIONS]
-    if any(_accepted(r) > NEXT_TO_NONE for r in told) and _same([r.accept_len for r in told]):
+    if any(_accepted(r) > NEXT_TO_NONE for r in told) and _same(told, lambda r: r.accept_len):
         return Guard("constant-values", "spoils", "every request has the same accept length", BOTH)
-    if _same([r.output_tok_s for r in requests]):
+    if _same(requests, lambda r: r.output_tok_s):
         return Guard("constant-values", "spoils", "every request has the same speed to 1 in 10,000", (SPEED,))
     return Guard("constant-values", "ok", "requests differ, as they do")
 
@@ -107,6 +111,7 @@ def _accepted(request: Request) -> float:
     return ((request.completion_tokens or 0) - 1 - verifications) / verifications
 
 
-def _same(values: Sequence[float | None]) -> bool:
-    known = [value for value in values if value is not None]
-    return len(known) >= LEAST_REQUESTS and max(known) - min(known) <= 1e-4 * max(known)
+def _same(requests: Sequence[Request], value: Callable[[Request], float | None]) -> bool:
+    """Of different prompts: a repeat may well give the same again."""
+    known = means(requests, value).values()
+    return len(known) >= LEAST_PROMPTS and max(known) - min(known) <= 1e-4 * max(known)
