@@ -61,11 +61,12 @@ def compare(
     """`load`: as in the run's JSON; `spread`: what the warm-up left."""
     accept = _ratio("accept_len", now, summary.accept_len, past, past.summary.accept_len)
     speed = _ratio("output_tok_s", now, summary.output_tok_s, past, past.summary.output_tok_s)
+    # What the warm-up left unsettled may be in either run.
     slack = max(spread or 0.0, past.spread or 0.0)
     return Comparison(
         Ratio(accept.ratio, accept.pairs, _other_draft(summary, past)),
         Ratio(
-            _widened(speed.ratio, slack),
+            speed.ratio.widened(slack),
             speed.pairs,
             _untold(past) or _other_load(now, load, past),
             untold=_untold(past) is not None,
@@ -97,13 +98,6 @@ def unpaired(now: Figure, base: Figure) -> Figure:
         None if now.low is None else now.low / high,
         None if now.high is None else now.high / low,
     )
-
-
-def _widened(ratio: Figure, slack: float) -> Figure:
-    """What the warm-up left unsettled may be in either run."""
-    if ratio.low is None or ratio.high is None:
-        return ratio
-    return Figure(ratio.median, ratio.low / (1 + slack), ratio.high * (1 + slack))
 
 
 def _other_draft(summary: Summary, past: Baseline) -> str | None:

@@ -42,6 +42,12 @@ class Figure:
         """The figure under a function that never decreases: order, and so the interval, is kept."""
         return Figure(*(None if v is None else function(v) for v in (self.median, self.low, self.high)))
 
+    def widened(self, share: float) -> Figure:
+        """The figure with an interval that holds it when it is off by this share, up or down."""
+        if self.low is None or self.high is None:
+            return self
+        return Figure(self.median, self.low / (1 + share), self.high * (1 + share))
+
 
 UNKNOWN = Figure(None)
 

@@ -28,10 +28,13 @@ def judged(
     guards: tuple[Guard, ...] = (),
     applied: bool | None = True,
     load: dict[str, Any] | None = None,
+    spread: float = 0.0,
 ) -> Verdict:
     figures = summarised(now)
-    comparison = compare(now, figures, load or LOAD, 0.0, baseline) if baseline else None
-    return judge(figures, guards, expected or {}, baseline, comparison, applied=applied, fix=FIX)
+    comparison = compare(now, figures, load or LOAD, spread, baseline) if baseline else None
+    return judge(
+        figures, guards, expected or {}, baseline, comparison, spread=spread, applied=applied, fix=FIX
+    )
 
 
 def test_the_story_of_the_incident() -> None:
@@ -162,6 +165,20 @@ def test_what_training_promised(length: float, word: str) -> None:
 def test_an_expected_speed() -> None:
     assert judged(usual(speed=100), expected={SPEED: 100}).word == "effective"
     assert judged(usual(speed=60), expected={SPEED: 100}).word == "ineffective"
+
+
+def test_what_the_warm_up_left_widens_every_speed_that_is_judged_and_no_accept_length() -> None:
+    guards = (Guard("warm-up", "shown", "they still differ"),)
+    for speed, word in ((100.0, "effective"), (80.0, "ineffective")):
+        run = usual(speed=speed)
+        assert judged(run, expected={SPEED: 100}).word == word
+        unsettled = judged(run, expected={SPEED: 100}, guards=guards, spread=0.2)
+        assert unsettled.word == "inconclusive"
+        assert "a server that is warm would tell" in unsettled.reasons[0]
+    base = past(usual(length=1.5, speed=100))
+    found = judged(usual(speed=100), base, expected={ACCEPT: 3.4}, guards=guards, spread=0.2)
+    assert [claim.outcome for claim in found.claims] == ["reached", "reached", "unclear"]
+    assert "a server that is warm would tell" in found.reasons[2]
 
 
 @pytest.mark.parametrize(
