@@ -12,7 +12,8 @@ from ..sglang.metrics import ServerInfo
 from . import implied
 from .measured import Phase, Request
 from .repeats import by_prompt, means
-from .stats import UNKNOWN, Figure, figure, interval, median_of
+from .stats import UNKNOWN, Figure, interval, median_of
+from .stored import Figures
 
 NO_RATE = "this version reports none"
 
@@ -253,30 +254,29 @@ def _cumulative(found: accept.Combined | None) -> dict[str, Any] | None:
     }
 
 
-def from_json(value: Mapping[str, Any]) -> Summary:
-    """A summary as it was stored. What is absent is unknown."""
-    known = Speculation(value.get("num_draft_tokens"), value.get("num_steps"), value.get("eagle_topk"))
-    lengths = figure(value.get("accept_len"))
-    rate, step = figure(value.get("accept_rate")), figure(value.get("implied_step_acceptance"))
-    counts = value.get("histogram")
+def from_json(value: Mapping[str, Any] | Figures) -> Summary:
+    """A summary as it was stored. What is absent is unknown. ValueError where something has another type."""
+    told = Figures.model_validate(value)
+    known = Speculation(told.num_draft_tokens, told.num_steps, told.eagle_topk)
+    lengths, rate, step = told.accept_len, told.accept_rate, told.implied_step_acceptance
     return Summary(
-        output_tok_s=figure(value.get("output_tok_s")),
-        decode_tok_s=figure(value.get("decode_tok_s")),
-        server_output_tok_s=figure(value.get("server_output_tok_s")),
-        ttft_s=figure(value.get("ttft_s")),
+        output_tok_s=told.output_tok_s,
+        decode_tok_s=told.decode_tok_s,
+        server_output_tok_s=told.server_output_tok_s,
+        ttft_s=told.ttft_s,
         accept_len=lengths,
         accept_rate=rate if rate.median is not None else rate_of(lengths, known),
         implied_step_acceptance=step if step.median is not None else implied_of(lengths, known),
         pooled=None,
-        histogram=tuple(counts) if isinstance(counts, list) else None,
+        histogram=None if told.histogram is None else tuple(told.histogram),
         speculation=known,
-        sglang_version=value.get("sglang_version"),
-        accept_rate_server=figure((value.get("server") or {}).get("accept_rate")),
+        sglang_version=told.sglang_version,
+        accept_rate_server=told.server.accept_rate if told.server else UNKNOWN,
         cumulative=None,
-        completion_tokens=int(value.get("completion_tokens") or 0),
-        requests=int(value.get("requests") or 0),
-        failed=int(value.get("failed") or 0),
-        concurrency=value.get("concurrency"),
-        elapsed_s=value.get("elapsed_s"),
-        simulated=bool(value.get("simulated")),
+        completion_tokens=told.completion_tokens or 0,
+        requests=told.requests or 0,
+        failed=told.failed or 0,
+        concurrency=told.concurrency,
+        elapsed_s=told.elapsed_s,
+        simulated=bool(told.simulated),
     )
