@@ -134,11 +134,19 @@ class Run(_Told):
 
 
 def load(path: Path) -> Any:
-    """The JSON of a file. OSError, or ValueError where it is none: NaN and what is beyond every float too."""
+    """The JSON of a file. OSError, or ValueError where it is none."""
+    return parse(path.read_text(encoding="utf-8"))
+
+
+def parse(text: str) -> Any:
+    """JSON as somebody may have written it. ValueError also for what Python reads and nobody can use: NaN,
+    numbers beyond every float, halves of surrogate pairs."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
+        value = json.loads(text, parse_float=_finite, parse_constant=_finite)
+        json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    return value
 
 
 def _finite(text: str) -> float:

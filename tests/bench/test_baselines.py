@@ -116,6 +116,7 @@ def test_what_is_no_baseline(tmp_path: Path, content: str, words: str) -> None:
         ('"summary": {"accept_len": 1.8}, "warm_up": {"spread": -1}', "warm_up.spread is -1"),
         ('"summary": {"accept_len": 1.8}, "guards": {}', "guards is {}"),
         ('"x": ' + "[" * 100_000, "nested too deeply"),
+        ('"summary": {"accept_len": 1.8}, "note": "\\ud800"', "surrogates not allowed"),
     ],
 )
 def test_what_was_written_by_hand_and_is_wrong_is_named(tmp_path: Path, more: str, words: str) -> None:
