@@ -118,7 +118,7 @@ def diagnose(
         "baseline": "compare with this one: a name given by --save-as, a run's id, or a file",
         "save-as": "keep this run as the baseline of this name",
         "prompts": "your own prompts: JSON lines {id, text}, or text with one per line",
-        "requests": "how many (default: each prompt once)",
+        "requests": "how many (default: each prompt once; more are repeats, which count as one)",
         "concurrency": "how many at once (default 4)",
         "max-tokens": "of each answer (default 256)",
         "limit": "seconds after which what still runs is given up (default 900)",

@@ -6,6 +6,7 @@ from typing import Any
 
 from .inventory import ArgValue, Node, ServerEntry
 from .sglang.adjustments import canonical
+from .sglang.modelpath import tidy
 
 
 def wanted_args(server: ServerEntry) -> dict[str, ArgValue]:
@@ -19,11 +20,11 @@ def wanted_args(server: ServerEntry) -> dict[str, ArgValue]:
 
 
 def draft_config_path(server: ServerEntry) -> str | None:
-    return f"{server.draft_model_path}/config.json" if server.draft_model_path else None
+    return f"{tidy(server.draft_model_path)}/config.json" if server.draft_model_path else None
 
 
 def model_config_path(server: ServerEntry) -> str:
-    return f"{server.model_path}/config.json"
+    return f"{tidy(server.model_path)}/config.json"
 
 
 def http_host(server: ServerEntry) -> str:

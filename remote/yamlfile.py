@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import types
 import typing
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from .errors import FixopsError
 
@@ -51,8 +53,7 @@ class Document:
             return f"{place}: unknown key '{path}'{hint}; valid here: {', '.join(known)}"
         if first["type"] == "missing":
             return f"{place}: {path} is missing"
-        value = _short(first.get("input"))
-        return f"{place}: {path} is {value}: {_lowered(first['msg'].removeprefix('Value error, '))}"
+        return f"{place}: {what_is_wrong(path, first)}"
 
     def _parts(self, loc: tuple[str | int, ...]) -> set[str | int]:
         """Of pydantic's location only what is in the file: it also names union members there."""
@@ -60,6 +61,12 @@ class Document:
         last: set[str | int] = {loc[-1]} if loc and not isinstance(loc[-1], str) else set()
         missing = {loc[-1]} if loc else set()
         return known | last | (missing if loc[:-1] in self.lines or len(loc) == 1 else set())
+
+
+def what_is_wrong(where: str, problem: ErrorDetails) -> str:
+    """`nodes.a.port is 'x': input should be a valid integer`: a pydantic error without its class."""
+    text = re.sub(r" or instance of \w+$", "", problem["msg"].removeprefix("Value error, "))
+    return f"{where} is {_short(problem.get('input'))}: {_lowered(text)}"
 
 
 def load_document(path: Path, error: type[FixopsError]) -> Document:

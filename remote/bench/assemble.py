@@ -79,8 +79,8 @@ def judged(empty: Bench, phase: Phase, figures: summary.Summary, **more: Any) ->
     """`empty` with the figures of `phase`, the fields in `more`, and with its comparison and verdict."""
     found = replace(empty, requests=phase.requests, failures=phase.failures, summary=figures, **more)
     comparison: Comparison | None = None
+    spread = found.warm_up.spread if found.warm_up else None
     if found.baseline is not None:
-        spread = found.warm_up.spread if found.warm_up else None
         comparison = compare(phase, figures, found.load, spread, found.baseline)
     verdict = judge(
         figures,
@@ -88,6 +88,7 @@ def judged(empty: Bench, phase: Phase, figures: summary.Summary, **more: Any) ->
         found.expected,
         found.baseline,
         comparison,
+        spread=spread,
         applied=found.fix["applied"],
         fix=found.fix["name"],
     )

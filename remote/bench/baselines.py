@@ -17,12 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from ..errors import UsageError
-from . import summary
+from ..yamlfile import what_is_wrong
+from . import stored, summary
 from .summary import Summary
 
 SCHEMA = 1
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "baselines"
+_HINT = "a file that `inv bench --save-as` wrote, or one as docs/bench.md describes"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -153,49 +157,48 @@ def find(name_or_file: str) -> Baseline:
 
 def read(path: Path, *, name: str | None = None) -> Baseline:
     """A stored run. UsageError when it is none."""
-    hint = "a file that `inv bench --save-as` wrote, or one as docs/bench.md describes"
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = stored.load(path)
     except (OSError, ValueError) as error:
-        raise UsageError(f"the baseline {path} cannot be read: {error}", hint=hint) from None
+        raise UsageError(f"the baseline {path} cannot be read: {error}", hint=_HINT) from None
+    return parse(document, path, name)
+
+
+def parse(document: Any, path: Path, name: str | None) -> Baseline:
+    """A run from its JSON, by the name that it was saved as unless one is given. UsageError names what in it
+    is no such thing."""
     if not isinstance(document, dict) or not isinstance(document.get("summary"), dict):
-        raise UsageError(f"{path} is no baseline: it has no summary", hint=hint)
+        raise UsageError(f"{path} is no baseline: it has no summary", hint=_HINT)
     if document.get("schema", SCHEMA) != SCHEMA:
-        raise UsageError(f"{path} is of schema {document['schema']}, known is {SCHEMA}", hint=hint)
-    return parse(document, path, name or str(document.get("saved_as") or path.stem))
-
-
-def parse(document: Mapping[str, Any], path: Path, name: str) -> Baseline:
-    load, fix = document.get("load") or {}, document.get("fix") or {}
-    found = summary.from_json(document["summary"])
+        raise UsageError(f"{path} is of schema {document['schema']}, known is {SCHEMA}", hint=_HINT)
+    try:
+        told = stored.Run.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"{path}: {what_is_wrong(place, first)}", hint=_HINT) from None
+    found = summary.from_json(told.summary)
     if found.accept_len.median is None and found.output_tok_s.median is None:
         raise UsageError(
             f"{path} has neither accept_len nor output_tok_s", hint="a baseline needs at least one of them"
         )
-    guards = document.get("guards") or []
+    load, fix = told.load or stored.Asked(), told.fix or stored.Fix()
     return Baseline(
-        name=name,
+        name=name or told.saved_as or path.stem,
         path=path,
         summary=found,
-        load=Load(
-            load.get("prompts_sha256"), load.get("concurrency"), load.get("max_tokens"), load.get("client")
-        ),
-        runs=tuple(_past(each) for each in document.get("runs") or []),
-        fix=fix.get("name"),
-        fix_applied=fix.get("applied"),
-        cached_share=load.get("cached_share"),
-        spread=(document.get("warm_up") or {}).get("spread"),
-        spoiled=tuple(sorted({figure for guard in guards for figure in guard.get("spoils") or ()})),
+        load=Load(load.prompts_sha256, load.concurrency, load.max_tokens, load.client),
+        runs=tuple(_past(each) for each in told.runs or ()),
+        fix=fix.name,
+        fix_applied=fix.applied,
+        cached_share=load.cached_share,
+        spread=told.warm_up.spread if told.warm_up else None,
+        spoiled=tuple(sorted({figure for guard in told.guards or () for figure in guard.spoils or ()})),
         document=document,
     )
 
 
-def _past(run: Mapping[str, Any]) -> Past:
+def _past(run: stored.Answer) -> Past:
     return Past(
-        str(run.get("prompt_sha256")),
-        run.get("accept_len"),
-        run.get("output_tok_s"),
-        run.get("e2e_s"),
-        run.get("ttft_s"),
-        run.get("output_sha256"),
+        str(run.prompt_sha256), run.accept_len, run.output_tok_s, run.e2e_s, run.ttft_s, run.output_sha256
     )

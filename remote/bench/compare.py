@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from operator import attrgetter
+from statistics import median
 from typing import Any, Literal
 
 from .baselines import Baseline, Past
 from .guards import cached_share
 from .measured import Phase, Request
+from .repeats import means
 from .stats import UNKNOWN, Figure, median_of
 from .summary import Summary
 
@@ -59,11 +61,12 @@ def compare(
     """`load`: as in the run's JSON; `spread`: what the warm-up left."""
     accept = _ratio("accept_len", now, summary.accept_len, past, past.summary.accept_len)
     speed = _ratio("output_tok_s", now, summary.output_tok_s, past, past.summary.output_tok_s)
+    # What the warm-up left unsettled may be in either run.
     slack = max(spread or 0.0, past.spread or 0.0)
     return Comparison(
         Ratio(accept.ratio, accept.pairs, _other_draft(summary, past)),
         Ratio(
-            _widened(speed.ratio, slack),
+            speed.ratio.widened(slack),
             speed.pairs,
             _untold(past) or _other_load(now, load, past),
             untold=_untold(past) is not None,
@@ -81,17 +84,8 @@ def _ratio(name: Name, now: Phase, figure: Figure, past: Baseline, base: Figure)
 
 def paired(name: Name, requests: Sequence[Request], past: Sequence[Past]) -> list[float]:
     """One quotient for each prompt that both runs answered; repeats of a prompt are averaged first."""
-    ours, theirs = _by_prompt(name, requests), _by_prompt(name, past)
-    return [fmean(ours[prompt]) / fmean(theirs[prompt]) for prompt in ours if prompt in theirs]
-
-
-def _by_prompt(name: Name, items: Sequence[Request | Past]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for item in items:
-        value = getattr(item, name)
-        if value:
-            found.setdefault(item.prompt_sha256, []).append(value)
-    return found
+    ours, theirs = means(requests, attrgetter(name)), means(past, attrgetter(name))
+    return [ours[prompt] / theirs[prompt] for prompt in ours if theirs.get(prompt)]
 
 
 def unpaired(now: Figure, base: Figure) -> Figure:
@@ -104,13 +98,6 @@ def unpaired(now: Figure, base: Figure) -> Figure:
         None if now.low is None else now.low / high,
         None if now.high is None else now.high / low,
     )
-
-
-def _widened(ratio: Figure, slack: float) -> Figure:
-    """What the warm-up left unsettled may be in either run."""
-    if ratio.low is None or ratio.high is None:
-        return ratio
-    return Figure(ratio.median, ratio.low / (1 + slack), ratio.high * (1 + slack))
 
 
 def _other_draft(summary: Summary, past: Baseline) -> str | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from ..errors import UsageError
+from . import stored
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "prompts"
 WARM_UP = TEMPLATES / "warm-up.txt"
@@ -62,7 +61,7 @@ def read(path: Path) -> tuple[Prompt, ...]:
 def _from_json(path: Path, number: int, line: str) -> Prompt:
     hint = 'each line is {"id": "name", "text": "the prompt"}; id may be left out'
     try:
-        value: Any = json.loads(line)
+        value = stored.parse(line)
     except ValueError as error:
         raise UsageError(f"{path}:{number}: not JSON: {error}", hint=hint) from None
     text = value.get("text", value.get("prompt")) if isinstance(value, dict) else None

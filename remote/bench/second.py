@@ -22,7 +22,7 @@ from ..sglang import benchreport, metrics
 from . import drive, meanwhile
 from .assemble import Options, base, judged
 from .guards import BOTH, SPEED, Guard
-from .guards.kinds import LEAST_REQUESTS
+from .guards.kinds import LEAST_PROMPTS
 from .keeping import keep
 from .meanwhile import Meanwhile
 from .measured import Failure, Phase, Request
@@ -157,13 +157,15 @@ def assemble(
         empty,
         measured,
         figures,
-        guards=tuple(_guards(measured, found, printed, after)),
+        guards=tuple(_guards(plan, measured, found, printed, after)),
         args=dict(after.info.args) if after.info else {},
         logged=meanwhile.logged(after.samples),
     )
 
 
-def _guards(measured: Phase, found: Mapping[str, Any], printed: str, after: Meanwhile) -> list[Guard]:
+def _guards(
+    plan: Plan, measured: Phase, found: Mapping[str, Any], printed: str, after: Meanwhile
+) -> list[Guard]:
     said = benchreport.read(printed)
     guards = [
         Guard(
@@ -184,8 +186,13 @@ def _guards(measured: Phase, found: Mapping[str, Any], printed: str, after: Mean
     if measured.failures:
         detail = f"{len(measured.failures)} failed, the first: {measured.failures[0].error}"
         guards.append(Guard("failed-requests", "spoils", detail, BOTH))
-    if len(measured.requests) < LEAST_REQUESTS:
-        guards.append(Guard("complete", "spoils", f"{len(measured.requests)} requests say too little", BOTH))
+    prompts = len(plan.prompts)
+    if min(prompts, len(measured.requests)) < LEAST_PROMPTS:
+        detail = f"{len(measured.requests)} requests, different prompts: {prompts}: too few"
+        guards.append(Guard("complete", "spoils", detail, BOTH))
+    if prompts < len(plan.order):
+        detail = f"{len(plan.order)} requests with {prompts} prompts, and it does not tell which is a repeat"
+        guards.append(Guard("repeats", "spoils", detail, BOTH))
     if after.before != after.after or after.log_same is False or after.boots:
         guards.append(Guard("same-boot", "spoils", "another boot in between", BOTH))
     if measured.requests and not measured.elapsed_s:

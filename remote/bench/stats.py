@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 UPPER = 0.975
 RESAMPLES = 2000
 SEED = 20260213
+# No figure of ours is above it, in whatever unit.
+MOST = 1e12
 # With fewer values nothing can be said about how much they scatter.
 LEAST = 3
 
@@ -42,18 +44,31 @@ class Figure:
         """The figure under a function that never decreases: order, and so the interval, is kept."""
         return Figure(*(None if v is None else function(v) for v in (self.median, self.low, self.high)))
 
+    def widened(self, share: float) -> Figure:
+        """The figure with an interval that holds it when it is off by this share, up or down."""
+        if self.low is None or self.high is None:
+            return self
+        return Figure(self.median, self.low / (1 + share), self.high * (1 + share))
+
 
 UNKNOWN = Figure(None)
 
 
 def figure(value: Any) -> Figure:
-    """A figure from its JSON form; a bare number is one without an interval."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return Figure(float(value))
+    """A figure from its JSON form; a bare number is one without an interval, null an unknown one. ValueError
+    for anything else."""
     if not isinstance(value, dict):
-        return UNKNOWN
-    found = [value.get(key) for key in ("median", "low", "high")]
-    return Figure(*(float(v) if isinstance(v, int | float) else None for v in found))
+        value = {"median": value}
+    return Figure(*(_number(value.get(key)) for key in ("median", "low", "high")))
+
+
+def _number(value: object) -> float | None:
+    if value is None:
+        return None
+    # What is no number at all is not below it either: NaN, and integers that no float holds.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MOST:
+        raise ValueError('a figure is a number, or {"median", "low", "high"}')
+    return float(value)
 
 
 def median_of(values: Sequence[float | None]) -> Figure:

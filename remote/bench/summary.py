@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from ..sglang import accept
 from ..sglang.metrics import ServerInfo
 from . import implied
 from .measured import Phase, Request
-from .stats import UNKNOWN, Figure, figure, interval, median_of
+from .repeats import by_prompt, means
+from .stats import UNKNOWN, Figure, interval, median_of
+from .stored import Figures
 
 NO_RATE = "this version reports none"
 
@@ -61,8 +64,9 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Summary:
-    """`output_tok_s`: of one request, median over requests; `server_output_tok_s`: of all requests at once.
-    Output tokens only, never prompt tokens. `accept_rate`: by our definition, `accept.OUR_RATE`."""
+    """Medians over prompts (repeats.py). `output_tok_s`: of one request; `server_output_tok_s`: of all
+    requests at once. Output tokens only, never prompt tokens. `accept_rate`: by our definition,
+    `accept.OUR_RATE`."""
 
     output_tok_s: Figure
     decode_tok_s: Figure
@@ -125,12 +129,12 @@ def summarise(phase: Phase, info: ServerInfo | None, version: str | None) -> Sum
     """`info`: the server's own arguments and its cumulative figures, as read after the run."""
     requests = phase.requests
     known = speculation(info.args if info else {})
-    lengths = median_of([request.accept_len for request in requests])
+    lengths = _over_prompts(requests, lambda request: request.accept_len)
     return Summary(
-        output_tok_s=median_of([request.output_tok_s for request in requests]),
-        decode_tok_s=median_of([request.decode_tok_s for request in requests]),
+        output_tok_s=_over_prompts(requests, lambda request: request.output_tok_s),
+        decode_tok_s=_over_prompts(requests, lambda request: request.decode_tok_s),
         server_output_tok_s=throughput(phase),
-        ttft_s=median_of([request.ttft_s for request in requests]),
+        ttft_s=_over_prompts(requests, lambda request: request.ttft_s),
         accept_len=lengths,
         accept_rate=rate_of(lengths, known),
         implied_step_acceptance=implied_of(lengths, known),
@@ -138,7 +142,7 @@ def summarise(phase: Phase, info: ServerInfo | None, version: str | None) -> Sum
         histogram=histogram(requests),
         speculation=known,
         sglang_version=(info.version if info else None) or version,
-        accept_rate_server=median_of([request.told.accept_rate_server for request in requests]),
+        accept_rate_server=_over_prompts(requests, lambda request: request.told.accept_rate_server),
         cumulative=info.accept if info else None,
         completion_tokens=phase.tokens,
         requests=len(requests),
@@ -147,6 +151,16 @@ def summarise(phase: Phase, info: ServerInfo | None, version: str | None) -> Sum
         elapsed_s=phase.elapsed_s,
         simulated=any(request.simulated for request in requests),
     )
+
+
+def _over_prompts(requests: Sequence[Request], value: Callable[[Request], float | None]) -> Figure:
+    return median_of(list(means(requests, value).values()))
+
+
+def _drawing_prompts(requests: Sequence[Request], statistic: Callable[[list[Request]], float]) -> Figure:
+    """A mean-like `statistic` of the requests. For its interval prompts are drawn, each with its repeats."""
+    groups = list(by_prompt(requests).values())
+    return interval(groups, lambda drawn: statistic(list(chain.from_iterable(drawn))))
 
 
 def rate_of(lengths: Figure, known: Speculation) -> Figure:
@@ -160,8 +174,7 @@ def implied_of(lengths: Figure, known: Speculation) -> Figure:
 
 
 def throughput(phase: Phase) -> Figure:
-    """Output tokens per second of all requests together. For the interval requests are drawn anew, as many
-    of them at once as there were."""
+    """Output tokens per second of all requests together, as many of them at once as there were."""
     if not phase.requests or not phase.elapsed_s or phase.ended == "cancelled":
         return UNKNOWN
     at_once = phase.concurrency
@@ -170,7 +183,7 @@ def throughput(phase: Phase) -> Figure:
         seconds = sum(request.e2e_s for request in drawn)
         return at_once * sum(request.completion_tokens or 0 for request in drawn) / seconds
 
-    return interval(phase.requests, all_together)
+    return _drawing_prompts(phase.requests, all_together)
 
 
 def pooled(requests: Sequence[Request]) -> Pooled | None:
@@ -185,7 +198,7 @@ def pooled(requests: Sequence[Request]) -> Pooled | None:
         for rank in sorted(groups, key=lambda rank: -1 if rank is None else rank)
     )
     combined = accept.combine([(length, count) for _, length, count in ranks])
-    scatter = interval(requests, _length)
+    scatter = _drawing_prompts(requests, _length)
     return Pooled(
         Figure(combined.accept_len, scatter.low, scatter.high),
         sum(request.completion_tokens or 0 for request in requests),
@@ -241,30 +254,29 @@ def _cumulative(found: accept.Combined | None) -> dict[str, Any] | None:
     }
 
 
-def from_json(value: Mapping[str, Any]) -> Summary:
-    """A summary as it was stored. What is absent is unknown."""
-    known = Speculation(value.get("num_draft_tokens"), value.get("num_steps"), value.get("eagle_topk"))
-    lengths = figure(value.get("accept_len"))
-    rate, step = figure(value.get("accept_rate")), figure(value.get("implied_step_acceptance"))
-    counts = value.get("histogram")
+def from_json(value: Mapping[str, Any] | Figures) -> Summary:
+    """A summary as it was stored. What is absent is unknown. ValueError where something has another type."""
+    told = Figures.model_validate(value)
+    known = Speculation(told.num_draft_tokens, told.num_steps, told.eagle_topk)
+    lengths, rate, step = told.accept_len, told.accept_rate, told.implied_step_acceptance
     return Summary(
-        output_tok_s=figure(value.get("output_tok_s")),
-        decode_tok_s=figure(value.get("decode_tok_s")),
-        server_output_tok_s=figure(value.get("server_output_tok_s")),
-        ttft_s=figure(value.get("ttft_s")),
+        output_tok_s=told.output_tok_s,
+        decode_tok_s=told.decode_tok_s,
+        server_output_tok_s=told.server_output_tok_s,
+        ttft_s=told.ttft_s,
         accept_len=lengths,
         accept_rate=rate if rate.median is not None else rate_of(lengths, known),
         implied_step_acceptance=step if step.median is not None else implied_of(lengths, known),
         pooled=None,
-        histogram=tuple(counts) if isinstance(counts, list) else None,
+        histogram=None if told.histogram is None else tuple(told.histogram),
         speculation=known,
-        sglang_version=value.get("sglang_version"),
-        accept_rate_server=figure((value.get("server") or {}).get("accept_rate")),
+        sglang_version=told.sglang_version,
+        accept_rate_server=told.server.accept_rate if told.server else UNKNOWN,
         cumulative=None,
-        completion_tokens=int(value.get("completion_tokens") or 0),
-        requests=int(value.get("requests") or 0),
-        failed=int(value.get("failed") or 0),
-        concurrency=value.get("concurrency"),
-        elapsed_s=value.get("elapsed_s"),
-        simulated=bool(value.get("simulated")),
+        completion_tokens=told.completion_tokens or 0,
+        requests=told.requests or 0,
+        failed=told.failed or 0,
+        concurrency=told.concurrency,
+        elapsed_s=told.elapsed_s,
+        simulated=bool(told.simulated),
     )

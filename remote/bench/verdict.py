@@ -74,11 +74,13 @@ def judge(
     baseline: Baseline | None,
     comparison: Comparison | None,
     *,
+    spread: float | None,
     applied: bool | None,
     fix: str,
 ) -> Verdict:
-    """`applied`: whether the fix is in effect on this server as far as verify can tell."""
-    claims = [_expected(name, summary, value, guards) for name, value in expected.items()]
+    """`spread`: what the warm-up left (warmup.spread), which `comparison` holds already. `applied`: whether
+    the fix is in effect on this server as far as verify can tell."""
+    claims = [_expected(name, summary, value, guards, spread or 0.0) for name, value in expected.items()]
     if baseline is not None and comparison is not None:
         claims += _against(baseline, comparison, summary, guards, fix)
     if not applied:
@@ -102,9 +104,20 @@ def _spoiled(name: str, guards: Sequence[Guard]) -> str | None:
     return next((f"{guard.id}: {guard.detail}" for guard in guards if name in guard.spoils), None)
 
 
-def _expected(name: str, summary: Summary, value: float, guards: Sequence[Guard]) -> Claim:
+def _unclear(name: str, guards: Sequence[Guard]) -> str:
+    """What would tell more. Further prompts do not warm a server."""
+    cold = name == SPEED and any(guard.id == "warm-up" and guard.state != "ok" for guard in guards)
+    more = "a server that is warm" if cold else "more prompts"
+    return f"the interval holds both; {more} would tell"
+
+
+def _expected(name: str, summary: Summary, value: float, guards: Sequence[Guard], spread: float) -> Claim:
     figure: Figure = getattr(summary, name)
-    text = f"{NAMES[name]} {shown(figure)}{UNITS[name]}, expected {value:g}"
+    text = f"{NAMES[name]} {shown(figure)}{UNITS[name]}"
+    if name == SPEED and spread:
+        figure = figure.widened(spread)
+        text = f"{NAMES[name]} {shown(figure)}{UNITS[name]} with the warm-up's spread of {spread:.1%}"
+    text += f", expected {value:g}"
 
     def claim(outcome: Outcome, why: str) -> Claim:
         return Claim(name, "expected", outcome, f"{text}: {why}")
@@ -115,13 +128,13 @@ def _expected(name: str, summary: Summary, value: float, guards: Sequence[Guard]
     if figure.median is None:
         return claim("unclear", "the server reports none")
     if figure.low is None or figure.high is None:
-        return claim("unclear", "too few requests for an interval")
+        return claim("unclear", "too few prompts for an interval")
     least = NEAR_EXPECTED * value
     if figure.low >= least:
         return claim("reached", "reached")
     if figure.high < least:
         return claim("missed", "not reached")
-    return claim("unclear", "the interval holds both; more --requests would tell")
+    return claim("unclear", _unclear(name, guards))
 
 
 def _against(
@@ -164,12 +177,12 @@ def _ratio(
     if spoiled:
         return claim("unclear", f"not judged, {spoiled}")
     if ratio.low is None or ratio.high is None:
-        return claim("unclear", "too few requests for an interval")
+        return claim("unclear", "too few prompts for an interval")
     if ratio.high < missed:
         return claim("missed", "SLOWER" if name == SPEED and ratio.high < 1 else "no gain")
     if ratio.low >= reached:
         return claim("reached", "a gain" if ratio.low >= GAIN else "kept")
-    return claim("unclear", "the interval holds both; more --requests would tell")
+    return claim("unclear", _unclear(name, guards))
 
 
 def shown(figure: Figure) -> str:

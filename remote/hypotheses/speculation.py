@@ -10,6 +10,7 @@ from ..intent import draft_config_path, model_config_path, wanted_args
 from ..picture import Picture, Unreadable
 from ..sglang import metrics, speculation
 from ..sglang.adjustments import same
+from ..sglang.modelpath import same_path
 from .base import Arguments, Cause, Hypothesis, algorithm_of, arguments, command, in_inventory, running
 
 _NUMBERS = ("speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens")
@@ -95,7 +96,7 @@ def draft_path(cause: Cause, picture: Picture) -> Hypothesis:
         return cause.holds("the inventory names no draft_model_path", remedy=fix)
     found = arguments(picture)
     used = found.get("speculative_draft_model_path")
-    if used is not None and used != path:
+    if used is not None and not same("speculative_draft_model_path", path, used):
         seen = Evidence(found.source, f"speculative_draft_model_path = {used!r}, wanted {path!r}")
         return cause.holds(f"the server's draft is {used}", seen, remedy=command(picture, "restart"))
     if found.values is not None and algorithm_of(found.values) and used is None and _complete(picture):
@@ -129,7 +130,7 @@ def draft_is_target(cause: Cause, picture: Picture) -> Hypothesis:
     ]
     known = [(source, draft, target) for source, draft, target in pairs if draft and target]
     for source, draft, target in known:
-        if str(draft).rstrip("/") == str(target).rstrip("/"):
+        if same_path(str(draft), str(target)):
             fix = in_inventory(picture, "set draft_model_path to the draft's own directory")
             return cause.holds(
                 f"both are {draft}", Evidence(source, f"draft and target: {draft}"), remedy=fix

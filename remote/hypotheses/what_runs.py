@@ -8,6 +8,7 @@ from typing import Any
 from ..checks import Evidence
 from ..picture import Picture
 from ..proofs import prove
+from ..sglang.adjustments import same
 from .base import Cause, Hypothesis, command, deploy, running
 
 
@@ -18,7 +19,7 @@ def wrong_server(cause: Cause, picture: Picture) -> Hypothesis:
     if found.verdict == "holds" and owned is not None and not owned.port_held:
         return cause.refuted(f"nobody listens on port {picture.node.server.port}")
     wanted, other = picture.node.server.model_path, (picture.effective or {}).get("model_path")
-    if found.verdict != "holds" and other is not None and other != wanted:
+    if found.verdict != "holds" and other is not None and not same("model_path", wanted, other):
         seen = Evidence("/server_info", f"model_path = {other!r}, wanted {wanted!r}")
         return cause.holds(f"the server on the port serves {other}", seen, remedy=command(picture, "restart"))
     return found

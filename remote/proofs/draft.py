@@ -10,6 +10,7 @@ from ..checks import Check, Evidence, failed, passed, skipped, unknown
 from ..intent import wanted_args
 from ..picture import Picture
 from ..sglang import draft
+from ..sglang.modelpath import same_path
 
 
 def fits(picture: Picture) -> Check:
@@ -23,7 +24,7 @@ def fits(picture: Picture) -> Check:
     fix_it = f"check draft_model_path of server '{node.server_name}' in the inventory"
     if path is None or config is None:
         return failed(id, expected, "the server has no draft_model_path", remedy=fix_it)
-    if path == node.server.model_path:
+    if same_path(path, node.server.model_path):
         why = "the target itself is given as the draft"
         return failed(id, expected, why, Evidence("inventory", path), remedy=fix_it)
     weights = picture.section("weights")

@@ -33,10 +33,16 @@ THEME = Theme(
 
 
 def console(*, to_stderr: bool = False) -> Console:
-    """A console as wide as the terminal, or $COLUMNS, else 100 columns; NO_COLOR is respected."""
+    """A console as wide as the terminal, or $COLUMNS, else 100 columns; NO_COLOR is respected.
+
+    Text is text: `[embed, in:3]` is no style and `:100:` no emoji, in a line as in a table's cell. What is to
+    have a style is a Text.
+    """
     stream = sys.stderr if to_stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else 100
-    return Console(file=stream, theme=THEME, highlight=False, soft_wrap=False, width=width)
+    return Console(
+        file=stream, theme=THEME, highlight=False, markup=False, emoji=False, soft_wrap=False, width=width
+    )
 
 
 def print_json(document: dict[str, Any]) -> None:

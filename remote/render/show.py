@@ -176,7 +176,7 @@ def raw(text: str) -> None:
 
 
 def line(text: str) -> None:
-    console().print(text, soft_wrap=True, markup=False)
+    console().print(text, soft_wrap=True)
 
 
 def _fix(fix: dict[str, Any]) -> Text:

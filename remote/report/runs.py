@@ -6,13 +6,13 @@ file that `inv bench` kept on the machine where it was started. Of a colleague's
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ..bench import summary
+from ..bench import stored, summary
 from .model import Brought, Pair, PromptFigures, Run
 
 Entry = Mapping[str, Any]
@@ -27,11 +27,11 @@ def kept(folder: Path) -> list[dict[str, Any]]:
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = stored.load(path)
+            stored.Run.model_validate(document)
         except (OSError, ValueError):
             continue
-        if isinstance(document, dict) and isinstance(document.get("summary"), dict):
-            found.append({**document, "kept": str(path)})
+        found.append({**document, "kept": str(path)})
     return found
 
 
@@ -49,7 +49,8 @@ def all_runs(journal: Sequence[Entry], documents: Sequence[Mapping[str, Any]]) -
             if not document.get("interrupted") and client != "sglang":
                 found.append(from_document(document))
         elif isinstance(entry.get("bench"), Mapping):
-            found.append(_from_journal(entry))
+            with suppress(ValueError):  # a damaged entry is no run either
+                found.append(_from_journal(entry))
     return sorted(found, key=lambda run: run.time)
 
 

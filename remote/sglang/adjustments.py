@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .lines import Entry
+from .modelpath import same_path
 
 # Two spellings of one thing (server_args.py, _handle_speculative_decoding).
 ALIASES = {("speculative_algorithm", "NEXTN", "EAGLE")}
@@ -94,9 +95,12 @@ def command_line(text: str) -> dict[str, object] | None:
 
 
 def same(name: str, requested: object, effective: object) -> bool:
-    """Whether an argument has the requested value; 6, "6" and 6.0 are the same value."""
+    """Whether an argument has the requested value; 6, "6" and 6.0 are the same value, and so are two
+    spellings of a path."""
     if requested == effective:
         return True
+    if name.endswith("_path") and isinstance(requested, str) and isinstance(effective, str):
+        return same_path(requested, effective)
     if (name, str(requested).upper(), str(effective).upper()) in ALIASES:
         return True
     if isinstance(requested, str) and not isinstance(effective, str):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from . import model_import
 from .failure_rules import SECONDARY, Context, classify
 from .lines import Entry
+from .modelpath import same_path
 from .redact import redact_text
 
 _MAX_CAUSE = 2_000
@@ -141,7 +142,8 @@ def with_arguments(state: State, values: dict[str, object]) -> State:
 
 
 def _context(state: State, incident: _Incident | None, stage: str) -> Context:
-    missing = state.target_path is not None and state.draft_path in (None, state.target_path)
+    no_own = state.draft_path is None or same_path(state.draft_path, state.target_path)
+    missing = state.target_path is not None and no_own
     return Context(
         frames=incident.frames if incident else "",
         stage=stage,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from . import versions
-from .adjustments import Adjusted, canonical
+from .adjustments import Adjusted, canonical, same
 
 _EAGLE_FAMILY = ("EAGLE", "EAGLE3", "STANDALONE")
 _STEPS, _TOPK, _DRAFT = "speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens"
@@ -160,7 +160,7 @@ _BACKENDS = ("attention_backend", "decode_attention_backend", "prefill_attention
 def _paths(request: Request) -> Iterator[Adjusted]:
     """A draft of its own, where the algorithm needs one."""
     path, target = request.args.get(_PATH), request.args.get("model_path")
-    if request.algorithm == "EAGLE3" and (path is None or path == target):
+    if request.algorithm == "EAGLE3" and (path is None or same(_PATH, path, target)):
         yield _fatal(_PATH, path, "EAGLE3 needs a draft of its own; the target would be loaded as the draft")
     if request.algorithm in ("DFLASH", "STANDALONE") and path is None:
         yield _fatal(_PATH, None, f"{request.algorithm} needs --speculative-draft-model-path")

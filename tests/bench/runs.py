@@ -69,6 +69,16 @@ def usual(count: int = 12, length: float = 3.4, speed: float = 50.0) -> Phase:
     )
 
 
+def repeated(found: Phase, times: int) -> Phase:
+    """The same answers again, as at temperature 0."""
+    return replace(
+        found,
+        requests=found.requests * times,
+        asked=found.asked * times,
+        elapsed_s=found.elapsed_s * times,
+    )
+
+
 def summarised(found: Phase, **info: Any) -> Summary:
     return summary.summarise(found, metrics.server_info({**INFO, **info}), "0.5.9")
 

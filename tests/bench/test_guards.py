@@ -10,7 +10,7 @@ import pytest
 from remote.bench.guards import BOTH, SPEED, Guard, look
 from remote.bench.meanwhile import Launcher
 from remote.sglang.decode import Sample
-from tests.bench.runs import measured, quiet, record, seen, usual
+from tests.bench.runs import measured, quiet, record, repeated, seen, usual
 
 
 def guard(id: str, **more: Any) -> Guard:
@@ -62,6 +62,17 @@ def test_too_few_requests_are_not_judged() -> None:
     assert guard("complete", found=usual(5)).spoils == ()
 
 
+def test_it_is_prompts_that_must_be_enough_and_not_requests() -> None:
+    found = guard("complete", found=repeated(usual(4), 6))
+    assert found.spoils == BOTH
+    assert "24 of 24 requests, different prompts: 4: fewer than 5 prompts" in found.detail
+    assert guard("complete", found=repeated(usual(5), 6)).spoils == ()
+
+
+def test_a_prompt_that_is_answered_alike_again_is_not_made_up() -> None:
+    assert guard("constant-values", found=repeated(usual(1), 24)).state == "ok"
+
+
 @pytest.mark.parametrize(("short", "state"), [(0, "ok"), (4, "shown"), (8, "spoils")])
 def test_requests_that_ended_early(short: int, state: str) -> None:
     lengths = [20 if n < short else 120 for n in range(12)]
@@ -93,6 +104,13 @@ def test_values_that_are_made_up() -> None:
     # A few verifications can be equal by chance.
     few = measured([record(n, 12, 4, 0.2 + n / 50) for n in range(6)])
     assert guard("constant-values", found=few).state == "ok"
+
+
+@pytest.mark.parametrize(("tokens", "accepted"), [(256, 0), (256, 2), (12, 0)])
+def test_a_draft_that_accepts_next_to_nothing_is_not_made_up(tokens: int, accepted: int) -> None:
+    """n tokens take n - 1 verifications, whatever the prompt."""
+    run = measured([record(n, tokens, tokens - 1 - accepted, 4.0 + n / 10) for n in range(24)])
+    assert guard("constant-values", found=run).state == "ok"
 
 
 def test_acceptance_that_the_environment_sets() -> None:

@@ -45,7 +45,10 @@ def test_the_thresholds_are_the_verdicts() -> None:
 def test_every_verdict_is_explained() -> None:
     for word in ("effective", "ineffective", "inconclusive", "no-baseline"):
         assert f"**{word}**" in GUIDE
-    assert judge(summarised(usual()), (), {}, None, None, applied=True, fix="x").word == "no-baseline"
+    assert (
+        judge(summarised(usual()), (), {}, None, None, spread=None, applied=True, fix="x").word
+        == "no-baseline"
+    )
 
 
 def test_the_baseline_that_it_shows_loads(tmp_path: Path) -> None:

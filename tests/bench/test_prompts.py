@@ -48,6 +48,8 @@ def test_json_lines_and_text(tmp_path: Path) -> None:
         ('{"id": "a"}', ":1: no text"),
         ('{"text": "a"}\n{"text"', ":2: not JSON"),
         ('{"text": "a"}\n{"text": ""}', ":2: no text"),
+        ('{"text": "\\ud800"}', ":1: not JSON: 'utf-8' codec can't encode"),
+        ('{"text": ' + "[" * 100_000, ":1: not JSON: it is nested too deeply"),
         ('{"text": "a"}\n{"text": "a"}', "twice"),
         ('{"id": "x", "text": "a"}\n{"id": "x", "text": "b"}', "twice"),
     ],

@@ -12,6 +12,7 @@ import pytest
 
 from remote.bench import second
 from remote.bench.assemble import Options
+from remote.bench.guards import BOTH
 from remote.bench.plan import plan
 from remote.errors import ExitCode
 from remote.node.base import OpError
@@ -180,6 +181,8 @@ def test_requests_that_failed_in_it() -> None:
     result = second.assemble(empty(), plan(), "0.5.9", found, PRINTED, quiet())
     assert [failure.error for failure in result.failures] == ["timed out"]
     assert "failed-requests" in {guard.id for guard in result.guards if guard.spoils}
+    twice = second.assemble(empty(), plan(requests=48), "0.5.9", client_result(), PRINTED, quiet())
+    assert {guard.id: guard.spoils for guard in twice.guards if guard.spoils} == {"repeats": BOTH}
     few = client_result(output_lens=[10, 10], ttfts=[0.1, 0.1], itls=[[], []], errors=["", ""])
     result = second.assemble(empty(), plan(), "0.5.9", few, PRINTED, quiet())
     assert "complete" in {guard.id for guard in result.guards if guard.spoils}

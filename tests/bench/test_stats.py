@@ -63,7 +63,16 @@ def test_a_figure_comes_back_from_its_json() -> None:
     found = Figure(3.4, 3.3, 3.5)
     assert figure(found.to_json()) == found
     assert figure(54.8) == Figure(54.8)
-    assert [figure(each) for each in (None, "3", True, [])] == [UNKNOWN] * 4
+    assert figure(None) == figure({}) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["3", True, [], {"median": "3"}, {"low": True}, math.nan, math.inf, pytest.param(10**400, id="huge")],
+)
+def test_what_is_no_figure(value: object) -> None:
+    with pytest.raises(ValueError, match="a figure is a number"):
+        figure(value)
 
 
 def test_a_figure_is_shown_to_six_digits() -> None:

@@ -15,7 +15,7 @@ from remote.bench.stats import Figure
 from remote.bench.summary import Speculation
 from remote.bench.verdict import Verdict, judge
 from remote.errors import ExitCode
-from tests.bench.runs import LOAD, measured, past, record, summarised, usual
+from tests.bench.runs import LOAD, measured, past, record, repeated, summarised, usual
 
 FIX = "eagle3-embedding-capture"
 
@@ -28,10 +28,13 @@ def judged(
     guards: tuple[Guard, ...] = (),
     applied: bool | None = True,
     load: dict[str, Any] | None = None,
+    spread: float = 0.0,
 ) -> Verdict:
     figures = summarised(now)
-    comparison = compare(now, figures, load or LOAD, 0.0, baseline) if baseline else None
-    return judge(figures, guards, expected or {}, baseline, comparison, applied=applied, fix=FIX)
+    comparison = compare(now, figures, load or LOAD, spread, baseline) if baseline else None
+    return judge(
+        figures, guards, expected or {}, baseline, comparison, spread=spread, applied=applied, fix=FIX
+    )
 
 
 def test_the_story_of_the_incident() -> None:
@@ -164,6 +167,20 @@ def test_an_expected_speed() -> None:
     assert judged(usual(speed=60), expected={SPEED: 100}).word == "ineffective"
 
 
+def test_what_the_warm_up_left_widens_every_speed_that_is_judged_and_no_accept_length() -> None:
+    guards = (Guard("warm-up", "shown", "they still differ"),)
+    for speed, word in ((100.0, "effective"), (80.0, "ineffective")):
+        run = usual(speed=speed)
+        assert judged(run, expected={SPEED: 100}).word == word
+        unsettled = judged(run, expected={SPEED: 100}, guards=guards, spread=0.2)
+        assert unsettled.word == "inconclusive"
+        assert "a server that is warm would tell" in unsettled.reasons[0]
+    base = past(usual(length=1.5, speed=100))
+    found = judged(usual(speed=100), base, expected={ACCEPT: 3.4}, guards=guards, spread=0.2)
+    assert [claim.outcome for claim in found.claims] == ["reached", "reached", "unclear"]
+    assert "a server that is warm would tell" in found.reasons[2]
+
+
 @pytest.mark.parametrize(
     ("spoils", "word"), [((), "effective"), ((SPEED,), "inconclusive"), ((ACCEPT,), "inconclusive")]
 )
@@ -198,6 +215,15 @@ def test_without_an_interval_nothing_is_claimed() -> None:
     found = judged(usual(2, length=3.4), expected={ACCEPT: 3.4})
     assert found.word == "inconclusive"
     assert "too few" in found.reasons[0]
+
+
+def test_repeats_decide_nothing_and_more_prompts_are_asked_for() -> None:
+    once = usual(24, length=3.06)
+    for run in (once, repeated(once, 8)):
+        found = judged(run, past(run), expected={ACCEPT: 3.4, SPEED: 50 / 0.9})
+        assert {claim.outcome for claim in found.claims[:2]} == {"unclear"}
+        assert all("more prompts would tell" in claim.reason for claim in found.claims[:2])
+    assert "too few prompts" in judged(repeated(usual(2), 12), expected={ACCEPT: 3.4}).reasons[0]
 
 
 def test_an_expected_length_of_a_server_without_speculation() -> None:

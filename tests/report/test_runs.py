@@ -89,6 +89,11 @@ def test_of_a_colleagues_run_the_figures_are_known() -> None:
     assert run.summary.accept_len.to_json() == pytest.approx(before()["summary"]["accept_len"])
 
 
+def test_a_damaged_entry_of_the_journal_is_no_run() -> None:
+    entry = told(before())
+    assert all_runs([{**entry, "bench": {**entry["bench"], "accept_len": "long"}}], []) == []
+
+
 def test_prompts_are_paired_and_repeats_averaged() -> None:
     first = before()
     first["runs"].append({**first["runs"][0], "accept_len": 2.5, "output_tok_s": None})
@@ -103,6 +108,9 @@ def test_damaged_files_are_no_runs(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(before()))
     (tmp_path / "b.json").write_text("{")
     (tmp_path / "c.json").write_text("[]")
+    (tmp_path / "d.json").write_text(json.dumps({**before(), "runs": [1.8]}))
+    (tmp_path / "e.json").write_text(json.dumps({**before(), "summary": {"accept_len": "long"}}))
+    (tmp_path / "f.json").write_text(json.dumps({**before(), "comparison": {"accept_len": {"ratio": "2"}}}))
     (each,) = kept(tmp_path)
     assert each["kept"] == str(tmp_path / "a.json")
     assert kept(tmp_path / "nowhere") == []

@@ -14,8 +14,8 @@ State = Literal["ok", "shown", "spoils", "unknown"]
 ACCEPT, SPEED = "accept_len", "output_tok_s"
 BOTH = (ACCEPT, SPEED)
 
-# Fewer requests than this say nothing about prompts in general.
-LEAST_REQUESTS = 5
+# Fewer different prompts than this say nothing about prompts in general.
+LEAST_PROMPTS = 5
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ STRAY_SHARE = 0.1
 
 
 def settled(seen: Seen) -> Guard:
-    """Whether the server was warm (case 107). What is left is added to the interval of every speed ratio."""
+    """Whether the server was warm (case 107). What is left widens every speed that is judged."""
     runs, spread = len(seen.rates), warmup.spread(seen.rates)
     if not seen.rates:
         return Guard("warm-up", "spoils", "there was none", (SPEED,))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..meanwhile import PRETENDED
-from .kinds import BOTH, LEAST_REQUESTS, SPEED, Guard, Seen
+from ..measured import Request
+from ..repeats import by_prompt, means
+from .kinds import BOTH, LEAST_PROMPTS, SPEED, Guard, Seen
 
 FAILED_SHARE = 0.05
 # A request that ended before a quarter of its tokens, and how many such requests spoil a run.
@@ -14,16 +16,22 @@ REPEATED, REPEATING_REQUESTS = 0.5, 0.2
 # An accept length this near to its maximum is no draft's merit, in so many of the requests.
 NEAR_MAXIMUM, MAXIMAL_REQUESTS = 0.98, 0.5
 CONSTANT_VERIFICATIONS = 10
+# Accepted drafts per verification. Where next to none is accepted (case 037), n tokens take n - 1
+# verifications or a few less: answers of one length have one accept length, and nothing is made up.
+NEXT_TO_NONE = 0.05
 
 
 def complete(seen: Seen) -> Guard:
-    """Did the run come to its end, and with enough requests?"""
+    """Did the run come to its end, and with enough prompts?"""
     phase = seen.phase
+    prompts = len(by_prompt(phase.requests))
     done = f"{len(phase.requests)} of {phase.asked} requests"
+    if prompts < len(phase.requests):
+        done += f", different prompts: {prompts}"
     if phase.ended == "cancelled":
         return Guard("complete", "spoils", f"interrupted after {done}", BOTH)
-    if len(phase.requests) < LEAST_REQUESTS:
-        return Guard("complete", "spoils", f"{done}: fewer than {LEAST_REQUESTS} say too little", BOTH)
+    if prompts < LEAST_PROMPTS:
+        return Guard("complete", "spoils", f"{done}: fewer than {LEAST_PROMPTS} prompts say too little", BOTH)
     if phase.ended == "limit":
         return Guard("complete", "shown", f"the time limit came after {done}")
     return Guard("complete", "ok", done)
@@ -89,13 +97,21 @@ def constant(seen: Seen) -> Guard:
         detail = f"its environment sets the accept length: {PRETENDED}={seen.meanwhile.pretended}"
         return Guard("constant-values", "spoils", detail, BOTH)
     requests = seen.phase.requests
-    if _same([r.accept_len for r in requests if (r.verify_ct or 0) >= CONSTANT_VERIFICATIONS]):
+    told = [r for r in requests if (r.verify_ct or 0) >= CONSTANT_VERIFICATIONS]
+    if any(_accepted(r) > NEXT_TO_NONE for r in told) and _same(told, lambda r: r.accept_len):
         return Guard("constant-values", "spoils", "every request has the same accept length", BOTH)
-    if _same([r.output_tok_s for r in requests]):
+    if _same(requests, lambda r: r.output_tok_s):
         return Guard("constant-values", "spoils", "every request has the same speed to 1 in 10,000", (SPEED,))
     return Guard("constant-values", "ok", "requests differ, as they do")
 
 
-def _same(values: Sequence[float | None]) -> bool:
-    known = [value for value in values if value is not None]
-    return len(known) >= LEAST_REQUESTS and max(known) - min(known) <= 1e-4 * max(known)
+def _accepted(request: Request) -> float:
+    """Accepted drafts per verification: each gives one token of the target's own, the prefill the first."""
+    verifications = request.verify_ct or 0
+    return ((request.completion_tokens or 0) - 1 - verifications) / verifications
+
+
+def _same(requests: Sequence[Request], value: Callable[[Request], float | None]) -> bool:
+    """Of different prompts: a repeat may well give the same again."""
+    known = means(requests, value).values()
+    return len(known) >= LEAST_PROMPTS and max(known) - min(known) <= 1e-4 * max(known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...sglang.modelpath import same_path
 from ..summary import logged_definition
 from .kinds import BOTH, Guard, Seen
 
@@ -22,7 +23,7 @@ def right_server(seen: Seen) -> Guard:
     model = seen.meanwhile.model_path
     if "process.owner" in seen.failed_checks:
         return Guard("right-server", "spoils", "the port is not held by the node's own server", BOTH)
-    if model is not None and model != seen.meant_model:
+    if model is not None and not same_path(model, seen.meant_model):
         return Guard("right-server", "spoils", f"it serves {model}, not {seen.meant_model}", BOTH)
     if seen.version and seen.installed and seen.version != seen.installed:
         detail = f"it says SGLang {seen.version}, installed is {seen.installed}"

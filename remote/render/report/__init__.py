@@ -90,7 +90,7 @@ def show(result: Written, *, as_text: bool) -> None:
     """The text, or the figures in short and the path of the page."""
     out = console()
     if as_text:
-        out.print(result.text, markup=False, soft_wrap=True, end="")
+        out.print(result.text, soft_wrap=True, end="")
     if result.path is None:
         return
     if not as_text:

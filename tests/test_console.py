@@ -1,0 +1,119 @@
+"""What a node says is text on every screen: brackets are no markup, and words between colons no emoji."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from remote.bench.guards import Guard
+from remote.checks import Evidence, unknown
+from remote.deploy import Deployed
+from remote.diagnose import conclude
+from remote.errors import FixopsError
+from remote.fitting import Fitting, Row
+from remote.history import History
+from remote.logs import Logs
+from remote.plan import Action, Plan
+from remote.render import bench, checks, diagnose, logs, reporter, runbook, show
+from remote.render.console import console, print_error
+from remote.render.plan import print_plan
+from remote.render.report import Written
+from remote.render.report import show as show_report
+from remote.rollback import RolledBack
+from remote.runbook import Entry
+from remote.status import Status
+from remote.trusting import Trusted
+from remote.unlock import Unlocked
+from tests import changes
+from tests.bench.results import empty
+from tests.bench.runs import past, summarised, usual
+
+# A gloo error as torch prints it, a wiring, what looks like a style and its end, and an emoji's name.
+SAID = "[/pytorch/third_party/gloo/pair.cc:534] closed, [embed, in:3], [red]now[/red], :100: [/]"
+
+
+def plan() -> Plan:
+    return Plan((Action("push", True, SAID, f"+{SAID}"),), (), (), (), (), False)
+
+
+def guarded() -> Any:
+    found = summarised(usual())
+    guards = (Guard("failed-requests", "spoils", SAID), Guard("complete", "ok", "all"))
+    return empty(summary=found, guards=guards, baseline=past(usual(), name=SAID), kept=SAID)
+
+
+def history(**more: Any) -> History:
+    begin = {"phase": "begin", "time": 1.0, "who": "a@b", "command": "c", "action": "push", "deploy_id": "d"}
+    return History("blackwell", ({**begin, "detail": SAID}, {**begin, "phase": "end", **more}))
+
+
+def status() -> Status:
+    return Status("blackwell", changes.node(), "sick", SAID)
+
+
+def deployed() -> Deployed:
+    action = {"id": "push", "changed": False, "detail": SAID, "diff": f"+{SAID}"}
+    return Deployed("blackwell", None, (action,), (), changes.node(), dry_run=True)
+
+
+def reported() -> None:
+    found = reporter.TerminalReporter(console(), "blackwell", lambda text: text)
+    found.begin("push", SAID)
+    found.done("push", SAID, changed=True)
+    found.note(SAID)
+
+
+def diagnosed() -> None:
+    found = conclude(changes.node())
+    diagnose.show(found, verbose=True, clean=lambda text: f"{text} {SAID}")
+
+
+VIEWS: dict[str, Callable[[], object]] = {
+    "a line": lambda: console().print(SAID, soft_wrap=True),
+    "an error": lambda: print_error(FixopsError(SAID, hint=SAID)),
+    "bench": lambda: bench.show(guarded()),
+    "bench, refused": lambda: bench.show(empty(refused=SAID)),
+    "checks": lambda: checks.print_checks(
+        console(), "blackwell", [unknown("log.boot", SAID, SAID, Evidence(SAID, SAID), remedy=SAID)]
+    ),
+    "deploy": lambda: show.deployed(deployed()),
+    "diagnose": diagnosed,
+    "fixes": lambda: show.fitting(Fitting(SAID, SAID, (Row(SAID, SAID, "", "ours", None, SAID),))),
+    "history": lambda: show.history(history(outcome="ok")),
+    "history, error": lambda: show.history(history(outcome="error", error={"message": SAID})),
+    "history, none": lambda: show.history(History(SAID, ())),
+    "logs": lambda: logs.show(
+        Logs("n", False, "/l", True, (), ((1, SAID),)), errors=False, args=False, clean=0
+    ),
+    "logs, none": lambda: logs.show(Logs("n", False, SAID, False, (), ()), errors=False, args=False, clean=0),
+    "message": lambda: show.message(SAID),
+    "plan": lambda: print_plan(console(), "blackwell", plan()),
+    "raw": lambda: show.raw(SAID),
+    "line": lambda: show.line(SAID),
+    "report": lambda: show_report(Written(None, SAID, None), as_text=True),  # type: ignore[arg-type]
+    "reporter": reported,
+    "rollback": lambda: show.rolled_back(
+        RolledBack("blackwell", SAID, (), (), changes.node(), dry_run=False)
+    ),
+    "runbook": lambda: runbook.show_page("", [Entry("up", SAID, "", ())]),
+    "status": lambda: show.status(status()),
+    "trust": lambda: show.trusted(Trusted("blackwell", (), SAID)),
+    "unlock": lambda: show.unlocked(Unlocked("blackwell", {"who": SAID, "command": SAID}, None, False)),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_what_a_node_says_is_shown_as_it_is(view: str, capsys: pytest.CaptureFixture[str]) -> None:
+    VIEWS[view]()
+    shown = capsys.readouterr()
+    assert "".join(SAID.split()) in "".join((shown.out + shown.err).split())
+
+
+def test_status_shows_whose_lock_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    found = status()
+    state = {"lock": {"who": SAID}, "deploys": []}
+    show.status(replace(found, picture=replace(found.picture, facts={**found.picture.facts, "state": state})))
+    assert capsys.readouterr().out.count("gloo") == 2
