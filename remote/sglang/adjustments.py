@@ -13,7 +13,9 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from .args import redact_value
 from .lines import Entry
+from .redact import is_secret
 
 # Two spellings of one thing (server_args.py, _handle_speculative_decoding).
 ALIASES = {("speculative_algorithm", "NEXTN", "EAGLE")}
@@ -60,7 +62,7 @@ def _value(text: str) -> object:
 
 
 def from_argv(argv: Iterable[str]) -> dict[str, object]:
-    """The options of a command line by SGLang's names; flags without a value are True."""
+    """The options of a command line by SGLang's names, secrets masked; flags without a value are True."""
     found: dict[str, object] = {}
     name: str | None = None
     for word in argv:
@@ -71,7 +73,8 @@ def from_argv(argv: Iterable[str]) -> dict[str, object]:
             name = None if has_value else name
         elif name is not None:
             found[name] = _value(word) if found[name] is True else f"{found[name]} {word}"
-    return found
+    # As a record's values are, so that what both sides hide alike is alike.
+    return {name: redact_value(name, value) for name, value in found.items()}
 
 
 # Examples and complaints, not commands.
@@ -106,11 +109,12 @@ def same(name: str, requested: object, effective: object) -> bool:
 
 def compare(requested: Mapping[str, object], effective: Mapping[str, object]) -> list[Adjusted]:
     """The requested arguments that have another value; keys in any spelling. An argument that this
-    version does not know is left out: absent is not adjusted."""
+    version does not know is left out: absent is not adjusted. So is a secret: of one that is masked
+    nobody can tell, and one that is not must not be shown."""
     found = []
     for key, wanted in requested.items():
         name = canonical(key)
-        if name in effective and not same(name, wanted, effective[name]):
+        if name in effective and not is_secret(name) and not same(name, wanted, effective[name]):
             found.append(Adjusted(name, wanted, effective[name], "requested and effective value differ"))
     return found
 

@@ -22,6 +22,8 @@ from remote.sglang.ranks import data_parallel, parts, rank_of
         ("mem-fraction-static", "0.9", 0.9),
         ("kv-cache-dtype", "auto", "auto"),
         ("json_model_override_args", "{}", "{}"),
+        # Of a secret nobody can tell.
+        ("api-key", "in the clear", "***"),
     ],
 )
 def test_the_same(name: str, requested: object, effective: object) -> None:

@@ -80,6 +80,19 @@ def test_a_requested_value_in_an_echoed_command() -> None:
     assert (change.name, change.requested, change.effective) == ("speculative_num_draft_tokens", 4, 6)
 
 
+def test_a_secret_in_an_echoed_command_is_neither_shown_nor_adjusted() -> None:
+    """Also one of digits alone, which is a number on a command line and text in the record."""
+    text = (
+        "+ python -m sglang.launch_server --model-path /m --api-key hunter2hunter2 --admin-api-key 12345678 "
+        "--ssl-keyfile-password=pw-pw-pw-1\n[2026-11-29 10:00:00] server_args=ServerArgs(model_path='/m', "
+        "api_key='hunter2hunter2', admin_api_key='12345678', ssl_keyfile_password='pw-pw-pw-1', port=1)\n"
+    )
+    for log in (text, text.replace("api_key='hunter2hunter2'", "api_key=None")):
+        (boot,) = read_log(log)
+        assert boot.adjusted == ()
+        assert not any(secret in repr(boot) for secret in ("hunter2", "12345678", "pw-pw"))
+
+
 def test_several_boots_in_one_file() -> None:
     first = data.capture("unfiltered_minus_one_0.5.9.log")
     second = data.capture("eagle3_0.5.9.log")
