@@ -73,7 +73,7 @@ class _Reading:
     last_line: int
     state: progress.State = field(default_factory=progress.State)
     record: ArgsRecord | None = None
-    first_stamp: str | None = None
+    first_time: str | None = None
     version: str | None = None
     requested: dict[str, object] = field(default_factory=dict)
     notes: list[Adjusted] = field(default_factory=list)
@@ -89,7 +89,7 @@ class _Reading:
 def _take(boot: _Reading, item: Entry) -> None:
     """Read one entry into a boot."""
     boot.last_line = item.number
-    boot.first_stamp = boot.first_stamp or item.stamp
+    boot.first_time = boot.first_time or item.time
     boot.state = progress.step(boot.state, item)
     message = item.message
     if message.startswith("Decode batch") or "Decode batch" in message:
@@ -235,7 +235,7 @@ def _finish(boot: _Reading, requested: Mapping[str, object]) -> Boot:
     never = failure is not None and failure.stage not in ("serving", "stopping")
     stamp = record.stamp if record else None
     return Boot(
-        started_at=stamp or boot.first_stamp,
+        started_at=stamp or boot.first_time,
         version=boot.version,
         args=values,
         opaque=record.opaque if record else (),

@@ -155,7 +155,7 @@ def _loaded(state: State, item: Entry, name: str) -> State:
 
 
 def _ready(state: State, item: Entry, _found: Mark) -> State:
-    state = replace(state, was_ready=True, ready_at=item.stamp)
+    state = replace(state, was_ready=True, ready_at=item.time)
     if state.failure is not None or state.stopping:
         return state
     return replace(state, stage="serving", percent=None, detail="serving")

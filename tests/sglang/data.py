@@ -15,6 +15,25 @@ from remote.sglang.boots import Boot, read_log
 from remote.sglang.lines import entries, numbered
 
 HERE = Path(__file__).parent
+_TIME = "2026-11-29T16:30:36.123456789Z"
+_SENDER = "gpu-node-1 sglang[4711]: "
+# What programs that hand a log on write before each of its lines.
+PREFIXES = {
+    "docker logs -t": f"{_TIME} ",
+    "docker compose": "sglang-1  | ",
+    "docker compose -t": f"sglang-1  | {_TIME} ",
+    "Kubernetes CRI": f"{_TIME} stderr F ",
+    "kubectl logs --prefix": "[pod/sglang-0/server] ",
+    "kubectl logs --prefix --timestamps": f"[pod/sglang-0/server] {_TIME} ",
+    "syslog": f"Nov  9 16:30:36 {_SENDER}",
+    "rsyslog": f"2026-11-29T16:30:36.123456+01:00 {_SENDER}",
+    "journalctl -o short-precise": f"Nov 29 16:30:36.123456 {_SENDER}",
+    "journalctl -o short-full": f"Sun 2026-11-29 16:30:36 CET {_SENDER}",
+    "journalctl -o short-iso": f"2026-11-29T16:30:36+0100 {_SENDER}",
+    "journalctl -o short-unix": f"1764430236.123456 {_SENDER}",
+    "journalctl -o short-monotonic": f"[  236.123456] {_SENDER}",
+    "torch": "[rank0]: ",
+}
 
 
 def case(number: str) -> str:
@@ -36,6 +55,12 @@ def reply(name: str) -> Any:
 def logs() -> list[str]:
     """The names of the captured logs."""
     return sorted(path.name for path in (HERE / "captures").glob("*.log"))
+
+
+def handed_on(text: str, by: str) -> str:
+    """A log as a program of `PREFIXES` hands it on."""
+    lines = text.split("\n")
+    return "\n".join([*(PREFIXES[by] + line for line in lines[:-1]), lines[-1]])
 
 
 def line_of(text: str, part: str) -> int:

@@ -55,6 +55,20 @@ def test_real_logs(name: str, state: str, stage: str, samples: int | None, accep
     json.dumps(shown, allow_nan=False)
 
 
+@pytest.mark.parametrize("by", data.PREFIXES)
+@pytest.mark.parametrize("name", data.logs())
+def test_a_real_log_that_was_handed_on_tells_the_same(name: str, by: str) -> None:
+    text = data.capture(name)
+    (boot,) = read_log(data.handed_on(text, by))
+    assert boot_json(boot) == boot_json(read_log(text)[0])
+
+
+def test_the_time_of_who_hands_it_on_where_sglang_tells_none() -> None:
+    text = "INFO:     Uvicorn running on http://127.0.0.1:8000\nThe server is fired up and ready to roll!\n"
+    (boot,) = read_log(data.handed_on(text, "docker logs -t"))
+    assert (boot.started_at, boot.ready_at) == ("2026-11-29 16:30:36", "2026-11-29 16:30:36")
+
+
 def test_ready_at_of_a_server_that_never_listened_is_null() -> None:
     (refused,) = read_log(data.capture("port_in_use_0.5.9.log"))
     assert refused.ready_at is None

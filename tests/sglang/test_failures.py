@@ -120,8 +120,8 @@ def test_real_logs_without_a_failure(name: str) -> None:
 )  # fmt: skip
 def test_each_code(code: str, text: str) -> None:
     assert _code(text) == code
-    # In the same words behind the prefixes of a relay.
-    assert _code("".join(f"sglang-1  | {line}\n" for line in text.splitlines())) == code
+    for by in data.PREFIXES:
+        assert _code(data.handed_on(text, by)) == code, by
 
 
 def test_a_driver_of_the_whole_node_is_the_last_resort() -> None:
@@ -156,6 +156,12 @@ def test_a_rank_that_is_killed_first_explains_the_others() -> None:
     failure = first_cause(text)
     assert failure is not None
     assert (failure.code, failure.line) == ("rank-died", 1)
+
+
+def test_an_exception_that_is_not_named_keeps_the_stage_of_its_head() -> None:
+    failure = first_cause(_DRAFT + _HEAD + '  File "x.py", line 1, in y\n')
+    assert failure is not None
+    assert (failure.code, failure.stage) == ("unknown", "loading-draft")
 
 
 def test_a_failing_request_of_a_serving_server_is_no_failure() -> None:
