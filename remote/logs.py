@@ -21,8 +21,9 @@ from .node import logs as read
 from .node.base import Context, OpError
 from .node.state import State
 from .session import Session
-from .sglang import boots, patterns
+from .sglang import boots, patterns, wrapped
 from .sglang.boots import Boot
+from .sglang.lines import numbered, segments
 
 LOG_TIMEOUT_S = 300.0
 # Of each kind of line of a boot the first half and the last so many: a month of serving is not needed.
@@ -49,14 +50,14 @@ class Asked:
 
 @dataclass(frozen=True)
 class Logs:
-    """`lines`: (1-based number or None, text) of what was asked for, of the last boot."""
+    """`lines`: (1-based number, text) of what was asked for, of the last boot, secrets masked."""
 
     source: str
     is_file: bool
     path: str
     exists: bool
     boots: tuple[Boot, ...]
-    lines: tuple[tuple[int | None, str], ...]
+    lines: tuple[tuple[int, str], ...]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -119,7 +120,8 @@ def _parameters(path: str, asked: Asked) -> dict[str, Any]:
 def _logs(reply: Mapping[str, Any], asked: Asked, *, source: str, is_file: bool) -> Logs:
     if not reply["exists"]:
         return Logs(source, is_file, reply["path"], False, (), ())
-    found = tuple(boots.read_lines([(match["line"], match["text"]) for match in reply["matches"]]))
+    known = [(match["line"], match["text"]) for match in reply["matches"]]
+    found = tuple(boots.read_lines(known))
     if asked.grep is not None:
         index = len(patterns.RARE) + len(patterns.DECODE)
         last = found[-1].first_line if found else 1
@@ -127,18 +129,32 @@ def _logs(reply: Mapping[str, Any], asked: Asked, *, source: str, is_file: bool)
             (match["line"], match["text"])
             for match in reply["matches"]
             if index in match["patterns"] and match["line"] >= last
-        ]
+        ][-asked.lines :]
     else:
         tail = reply["tail"]
-        lines = list(enumerate(tail["text"].splitlines(), tail["line"]))
-    return Logs(source, is_file, reply["path"], True, found, tuple(lines[-asked.lines :]))
+        lines = [
+            (number, piece)
+            for number, line in numbered(tail["text"], tail["line"])
+            for piece in segments(line)
+        ]
+    shown = wrapped.redact_lines(lines, known)[-asked.lines :]
+    return Logs(source, is_file, reply["path"], True, found, tuple(shown))
 
 
 def follow(session: Session, asked: Asked, say: Any) -> None:
-    """New lines as they are written, until interrupted."""
-    session.request(
-        "tail",
-        {"path": session.node.server.log, "from_offset": None, "lines": asked.lines, "follow": True},
-        timeout_s=7 * 24 * 3600.0,
-        on_event=lambda event: say(event.get("log", "")),
-    )
+    """New lines as they are written, secrets masked, until interrupted."""
+    state = wrapped.Stream()
+
+    def take(event: Mapping[str, Any]) -> None:
+        nonlocal state
+        if "restarted" in event:  # another file, or the same from its start: what was held is all there is
+            say(wrapped.finish(state))
+            state = wrapped.Stream(secrets=state.secrets)
+        state, text = wrapped.feed(state, event.get("log", ""))
+        say(text)
+
+    parameters = {"path": session.node.server.log, "from_offset": None, "lines": asked.lines, "follow": True}
+    try:
+        session.request("tail", parameters, timeout_s=7 * 24 * 3600.0, on_event=take)
+    finally:
+        say(wrapped.finish(state))

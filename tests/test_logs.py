@@ -79,6 +79,23 @@ def test_grep_is_about_decode_lines_too(tmp_path: Path) -> None:
     assert found.lines == ((6, lines[3][:-1]), (7, lines[4][:-1]))
 
 
+def test_no_line_shows_a_part_of_a_secret_that_was_wrapped(tmp_path: Path) -> None:
+    key = "sup3rl0ngfirmsecretvalue0123456789"
+    whole = record()[:-1].replace("port", f"api_key='{key}', port")
+    for at in (whole.index("_key"), whole.index(key) + 10):
+        text = f"noise\n{whole[:at]}\n{whole[at:]}\n{READY}"
+        path = written(tmp_path, text)
+        for asked in (Asked(), Asked(lines=2), Asked(grep="port="), Asked(grep="api")):
+            shown = str(logs.of_file(path, asked).to_json())
+            assert [key[n : n + 4] for n in range(30) if key[n : n + 4] in shown] == []
+
+
+def test_lines_are_numbered_as_the_file_has_them(tmp_path: Path) -> None:
+    """Line feeds alone end a line: a progress bar's redraws, a form feed or a Unicode separator do not."""
+    found = logs.of_file(written(tmp_path, "a\rb\nc\x0cd\u2028e\n" + READY), Asked())
+    assert found.lines == ((1, "a"), (1, "b"), (2, "c\x0cd\u2028e"), (3, READY[:-1]))
+
+
 def test_from_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -29,7 +29,7 @@ def show(result: Logs, *, errors: bool, args: bool, clean: object) -> None:
     else:
         for number, text in result.lines:
             shown = clean(text) if callable(clean) else text
-            out.print(Text.assemble((f"{number or '?':>7} ", "quiet"), Text.from_ansi(shown)), soft_wrap=True)
+            out.print(Text.assemble((f"{number:>7} ", "quiet"), Text.from_ansi(shown)), soft_wrap=True)
 
 
 def _boots(out: Console, result: Logs) -> None:
