@@ -42,6 +42,18 @@ def test_a_case(tmp_path: Path, number: str) -> None:
     assert read == [boot_json(boot) for boot in read_log(text)]
 
 
+def test_the_last_file_of_a_traceback_is_sent_whatever_its_name(tmp_path: Path) -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/s/sglang/srt/server_args.py", line 700, in __post_init__\n    self._handle()\n'
+        '  File "/s/transformers/configuration_utils.py", line 658, in get\n    load(path)\n'
+        "PermissionError: [Errno 13] Permission denied: '/m/config.json'\n"
+    )
+    (boot,) = logs.of_file(written(tmp_path, text), Asked()).boots
+    assert boot.failure is not None
+    assert (boot.failure.code, boot.failure.line) == ("unknown", 6)
+
+
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_wrapped_record_is_read_whole(tmp_path: Path, width: int) -> None:
     whole = record()[:-1]

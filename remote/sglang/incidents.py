@@ -32,6 +32,7 @@ _EXCEPTION = re.compile(
     r"(?:[A-Za-z_]\w{0,80}\.){0,8}(?:[A-Z]\w{0,80}(?:Error|Exception|Exit|Interrupt|Timeout|Fault|Failure)|Exception)(?::.*)?\s*$",
     re.DOTALL,
 )
+_FRAME = re.compile(r"[ \t|+]{1,40}File \"(?P<file>[^\"\n]{1,1000})\", line \d")
 _CHAIN = re.compile(r"(?:The above exception was|During handling of the above exception)")
 # utils/watchdog.py; managers/scheduler.py up to 0.5.8 ("Watchdog timeout (self.watchdog_timeout=300)").
 _WATCHDOG = re.compile(r"\b[Ww]atchdog timeout \(self\.watchdog_timeout=")
@@ -74,12 +75,13 @@ class Failure:
 @dataclass(frozen=True)
 class _Incident:
     """A traceback being read, or just read: `found` is set from its first exception line on. `stage`: of
-    the start-up when it began."""
+    the start-up when it began. `frames`, `raised_in`: see `Context`."""
 
     kind: str  # "fatal", "warmup", "bare", "harmless"
     head: Entry
     stage: str
     frames: str = ""
+    raised_in: str = ""
     in_traceback: bool = True
     found: Failure | None = None
 
@@ -145,6 +147,7 @@ def _context(state: State, incident: _Incident | None, stage: str) -> Context:
     missing = state.target_path is not None and state.draft_path in (None, state.target_path)
     return Context(
         frames=incident.frames if incident else "",
+        raised_in=incident.raised_in if incident else "",
         stage=stage,
         draft_is_target=state.algorithm == "EAGLE3" and missing,
         target_type=state.types[0] if state.types else None,
@@ -227,7 +230,9 @@ def _continue(state: State, incident: _Incident, item: Entry, stage: str) -> Sta
         return state
     if incident.in_traceback and text[0] in " \t|+":
         frames = incident.frames if len(incident.frames) > _MAX_FRAMES else f"{incident.frames}{text[:400]}\n"
-        return replace(state, incident=replace(incident, frames=frames))
+        frame = _FRAME.match(text)
+        raised_in = frame.group("file") if frame else incident.raised_in
+        return replace(state, incident=replace(incident, frames=frames, raised_in=raised_in))
     return replace(state, incident=replace(_read_exception(state, incident, item, stage), in_traceback=False))
 
 

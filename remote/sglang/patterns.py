@@ -43,13 +43,14 @@ STAGES: tuple[str, ...] = (
     r"Gracefully exiting",
 )
 
-# Exceptions with the files that tell whose they are, and what SGLang or the shell says of dead processes.
+# Exceptions with the files that they passed, the last of which raised them, and what SGLang or the shell
+# says of dead processes.
 FAILURES: tuple[str, ...] = (
     r"Traceback \(most recent",
     r"rror\b",
     r"xception\b",
     r"size mismatch for ",
-    r"File \"[^\"\n]{0,300}(?:eagle|server_args|arg_groups|vocab_parallel|argparse|deepseek_v2)",
+    r"File \"[^\"\n]{1,1000}\", line \d",
     r"draft_worker = ",
     r"aux_hidden_states\.",
     r"freeze_gc failed",
