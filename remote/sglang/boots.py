@@ -136,9 +136,6 @@ def _begin(boot: _Reading, record: ArgsRecord) -> None:
     boot.record = record
     known = incidents.with_arguments(boot.state.incidents, record.values)
     boot.state = replace(boot.state, incidents=known, has_record=True)
-    launch = record.values.get("launch_command") or record.values.get("_launch_command")
-    if isinstance(launch, str):
-        boot.requested.update(adjustments.command_line(launch) or {})
 
 
 def _ended(boot: _Reading) -> bool:
@@ -231,6 +228,7 @@ def _finish(boot: _Reading, requested: Mapping[str, object]) -> Boot:
     failure = state.suspect
     record = boot.record
     values = record.values if record else {}
+    opaque = record.opaque if record else ()
     # A server that could not bind its port logs the ready line all the same.
     never = failure is not None and failure.stage not in ("serving", "stopping")
     stamp = record.stamp if record else None
@@ -238,9 +236,14 @@ def _finish(boot: _Reading, requested: Mapping[str, object]) -> Boot:
         started_at=stamp or boot.first_time,
         version=boot.version,
         args=values,
-        opaque=record.opaque if record else (),
+        opaque=opaque,
         args_record="absent" if record is None else "complete" if record.complete else "truncated",
-        adjusted=adjustments.combine({**boot.requested, **requested}, values, boot.notes),
+        adjusted=adjustments.combine(
+            {**boot.requested, **requested},
+            # The source text of an object is no value to compare with.
+            {name: value for name, value in values.items() if name not in opaque},
+            boot.notes,
+        ),
         state=_state(state, failure),
         ready_at=None if never else state.ready_at,
         stage=failure.stage if failure else state.stage,  # type: ignore[arg-type]

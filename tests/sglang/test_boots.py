@@ -94,6 +94,16 @@ def test_a_requested_value_in_an_echoed_command() -> None:
     assert (change.name, change.requested, change.effective) == ("speculative_num_draft_tokens", 4, 6)
 
 
+def test_an_echoed_command_with_lists_and_a_pipe_was_not_adjusted() -> None:
+    text = (
+        "Running: python -m sglang.launch_server --model-path /m --lora-paths a=/x b=/y --cuda-graph-bs 1 2 4 8 "
+        "--speculative-num-steps 1 2>&1 | tee server.log\n[2026-11-29 10:00:00] server_args=ServerArgs("
+        "model_path='/m', cuda_graph_bs=[1, 2, 4, 8], lora_paths=[LoRARef(x=1)], speculative_num_steps=1)\n"
+    )
+    (boot,) = read_log(text)
+    assert boot.adjusted == ()
+
+
 def test_a_secret_in_an_echoed_command_is_neither_shown_nor_adjusted() -> None:
     """Also one of digits alone, which is a number on a command line and text in the record."""
     text = (
