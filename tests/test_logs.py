@@ -35,6 +35,25 @@ def test_a_real_log(tmp_path: Path, name: str) -> None:
     assert boot == boot_json(read_log(text)[0])
 
 
+@pytest.mark.parametrize("by", data.RELAYS)
+@pytest.mark.parametrize("name", data.logs())
+def test_a_real_log_that_was_handed_on(tmp_path: Path, name: str, by: str) -> None:
+    text = data.handed_on(data.capture(name), by)
+    (boot,) = logs.of_file(written(tmp_path, text), Asked()).to_json()["boots"]
+    assert boot == boot_json(read_log(text)[0])
+
+
+@pytest.mark.parametrize("by", data.RELAYS)
+def test_a_record_that_a_relay_cut_is_read_whole(tmp_path: Path, by: str) -> None:
+    """At a bracket of it, as it may happen."""
+    for size in (16_384, 40_000):
+        head = "[2026-11-29 10:00:00] server_args={'port': 8000, 'x': ['"
+        filler = "v" * (16_384 - len(head) - 5) + "', {}"
+        text = f"{head}{filler}, '{'w' * (size - 16_384)}'], 'tp_size': 8}}\n" + READY
+        (boot,) = logs.of_file(written(tmp_path, data.handed_on(text, by)), Asked()).boots
+        assert (boot.args_record, boot.args.get("tp_size"), boot.state) == ("complete", 8, "ready"), size
+
+
 @pytest.mark.parametrize("number", CASES)
 def test_a_case(tmp_path: Path, number: str) -> None:
     text = data.case(number)

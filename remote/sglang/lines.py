@@ -1,8 +1,8 @@
 """Log lines as other programs hand them on: colours, progress bars, prefixes of log shippers.
 
 A *line* is what lies between two newlines and has a 1-based number in its file. A progress bar
-rewrites itself with carriage returns, so a line has one or more *segments*. An `Entry` is a segment
-without colours and without the prefix of whoever relayed it.
+rewrites itself with carriage returns, so a line has one or more *segments*; of a line in JSON they are those
+of the text in it. An `Entry` is a segment without colours and without the prefix of whoever relayed it.
 """
 
 from __future__ import annotations
@@ -101,11 +101,7 @@ def _unjson(text: str) -> str | None:
 
 def unwrap(segment: str) -> tuple[str, bool, str | None]:
     """(text, was wrapped, time of the wrapper) of a segment relayed by up to three log shippers."""
-    text, wrapped, stamp = segment, False, None
-    inner = _unjson(text)
-    if inner is not None:
-        text, wrapped = inner, True
-    text = strip_ansi(text)
+    text, wrapped, stamp = strip_ansi(segment), False, None
     for _ in range(3):
         match = _WRAPPER.match(text)
         if not match:
@@ -147,13 +143,19 @@ def segments(line: str) -> list[str]:
     """The segments of a line: what a progress bar wrote between carriage returns, empty ones left out.
     The line's own newline may still be there."""
     line = line.rstrip("\r\n")
+    line = line if (inner := _unjson(line)) is None else inner
     if "\r" not in line:
         return [line]
     return [part for part in line.split("\r") if part] or [""]
 
 
+def of_line(number: int, line: str) -> Iterator[Entry]:
+    """The entries of one line, in order."""
+    for segment in segments(line):
+        yield entry(number, segment)
+
+
 def entries(lines: Iterable[tuple[int, str]]) -> Iterator[Entry]:
     """The entries of numbered lines, in order."""
     for number, line in lines:
-        for segment in segments(line):
-            yield entry(number, segment)
+        yield from of_line(number, line)

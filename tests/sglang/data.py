@@ -57,10 +57,28 @@ def logs() -> list[str]:
     return sorted(path.name for path in (HERE / "captures").glob("*.log"))
 
 
+# Docker and Kubernetes cut longer lines, in bytes.
+_CUT = 16_384
+RELAYS = (*PREFIXES, "docker json-file")
+
+
 def handed_on(text: str, by: str) -> str:
-    """A log as a program of `PREFIXES` hands it on."""
-    lines = text.split("\n")
-    return "\n".join([*(PREFIXES[by] + line for line in lines[:-1]), lines[-1]])
+    """A log, whose last line ends, as a program of `RELAYS` hands it on."""
+    cuts = by in ("docker json-file", "Kubernetes CRI")
+    return "".join(
+        _relayed(line[at : at + _CUT] if cuts else line, by, whole=not cuts or at + _CUT >= len(line)) + "\n"
+        for line in text.split("\n")[:-1]
+        for at in (range(0, len(line), _CUT) if cuts and line else [0])
+    )
+
+
+def _relayed(piece: str, by: str, *, whole: bool) -> str:
+    if by != "docker json-file":
+        return PREFIXES[by].replace(" F ", " F " if whole else " P ") + piece
+    text = json.dumps({"log": piece + "\n" * whole, "stream": "stderr", "time": _TIME}, ensure_ascii=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
 
 
 def line_of(text: str, part: str) -> int:

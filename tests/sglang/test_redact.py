@@ -130,7 +130,7 @@ def _pieces_of_the_key(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("at", _WITHIN)
-@pytest.mark.parametrize("by", ["", *data.PREFIXES])
+@pytest.mark.parametrize("by", ["", *data.RELAYS])
 def test_no_line_of_a_wrapped_record_shows_a_part_of_its_secret(at: int, by: str) -> None:
     text = f"noise\n{_RECORD[:at]}\n{_RECORD[at:]}\n[10:00:01] key {_KEY}!\n"
     text = data.handed_on(text, by) if by else text
