@@ -28,6 +28,7 @@ from .sglang.lines import numbered, segments
 LOG_TIMEOUT_S = 300.0
 # Of each kind of line of a boot the first half and the last so many: a month of serving is not needed.
 MAX_MATCHES = 2000
+HEAD_LINES = 10
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class Logs:
-    """`lines`: (1-based number, text) of what was asked for, of the last boot, secrets masked."""
+    """`lines`: (1-based number, text) of what was asked for, of the last boot, secrets masked.
+    `older_boots`: number of boots before `boots`, which were not read."""
 
     source: str
     is_file: bool
     path: str
     exists: bool
     boots: tuple[Boot, ...]
+    older_boots: int
     lines: tuple[tuple[int, str], ...]
 
     @property
@@ -68,6 +71,7 @@ class Logs:
             ("file" if self.is_file else "node"): self.source,
             "log": self.path,
             "boots": [boots.boot_json(boot) for boot in self.boots],
+            "older_boots": self.older_boots,
             "lines": [{"line": number, "text": text} for number, text in self.lines],
         }
 
@@ -112,6 +116,7 @@ def _parameters(path: str, asked: Asked) -> dict[str, Any]:
         "path": path,
         **patterns.wanted(patterns.RARE, [*patterns.DECODE, *([grep] if grep is not None else [])]),
         "boot": "all",
+        "head_lines": HEAD_LINES,
         "tail_bytes": max(4096, asked.lines * 1024),
         "max_matches": MAX_MATCHES,
     }
@@ -119,8 +124,8 @@ def _parameters(path: str, asked: Asked) -> dict[str, Any]:
 
 def _logs(reply: Mapping[str, Any], asked: Asked, *, source: str, is_file: bool) -> Logs:
     if not reply["exists"]:
-        return Logs(source, is_file, reply["path"], False, (), ())
-    known = [(match["line"], match["text"]) for match in reply["matches"]]
+        return Logs(source, is_file, reply["path"], False, (), 0, ())
+    known = _known(reply)
     found = tuple(boots.read_lines(known))
     if asked.grep is not None:
         index = len(patterns.RARE) + len(patterns.DECODE)
@@ -138,7 +143,17 @@ def _logs(reply: Mapping[str, Any], asked: Asked, *, source: str, is_file: bool)
             for piece in segments(line)
         ]
     shown = wrapped.redact_lines(lines, known)[-asked.lines :]
-    return Logs(source, is_file, reply["path"], True, found, tuple(shown))
+    return Logs(source, is_file, reply["path"], True, found, reply["older_boots"], tuple(shown))
+
+
+def _known(reply: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """The numbered lines that the boots are read from. The file's first are among them: a boot begins with
+    its first line, whatever that is, and a log that holds nothing else is one boot too."""
+    matches = [(match["line"], match["text"]) for match in reply["matches"]]
+    if reply["older_boots"]:
+        return matches
+    head = list(numbered(reply["head"]["text"], reply["head"]["line"]))
+    return [*head, *(each for each in matches if each[0] > len(head))]
 
 
 def follow(session: Session, asked: Asked, say: Any) -> None:

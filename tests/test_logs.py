@@ -11,6 +11,7 @@ import pytest
 from remote import logs
 from remote.errors import UsageError
 from remote.logs import Asked
+from remote.render.logs import show
 from remote.sglang.boots import boot_json, read_log
 from tests.sglang import data
 
@@ -101,6 +102,33 @@ def test_each_of_many_boots_has_its_decode_lines(tmp_path: Path) -> None:
     for boot in found.boots:
         assert boot.decode is not None
         assert (boot.decode.accept_len, boot.decode.gen_tok_s) == (3.0, 50.0)
+
+
+@pytest.mark.parametrize("text", ["hello\n", "hello", "\n", "[10:00:00] a\n" + "[10:00:01] b\n" * 9999])
+def test_a_log_that_tells_nothing_is_one_boot(tmp_path: Path, text: str) -> None:
+    found = logs.of_file(written(tmp_path, text), Asked()).to_json()["boots"]
+    assert found == [boot_json(boot) for boot in read_log(text)]
+    assert len(found) == 1
+    assert logs.of_file(written(tmp_path, ""), Asked()).boots == ()
+
+
+def test_a_boot_begins_with_its_first_line_whatever_that_is(tmp_path: Path) -> None:
+    text = "[2026-11-29 09:59:59] noise\n" + READY
+    (boot,) = logs.of_file(written(tmp_path, text), Asked()).boots
+    assert (boot.started_at, boot.first_line) == ("2026-11-29 09:59:59", 1)
+
+
+def test_of_a_crash_loop_the_newest_boots_are_shown_with_their_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "".join(record(port) + "ValueError: x\n" for port in range(1, 181))
+    found = logs.of_file(written(tmp_path, text), Asked())
+    assert [boot.args["port"] for boot in found.boots] == [*range(81, 181)]
+    assert found.to_json()["older_boots"] == 80
+    show(found, errors=True, args=False, clean=None)
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith("80 older boots")
+    assert [line.split()[0] for line in out[2:102]] == [str(number) for number in range(81, 181)]
 
 
 def test_grep_is_about_decode_lines_too(tmp_path: Path) -> None:
