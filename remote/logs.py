@@ -21,12 +21,14 @@ from .node import logs as read
 from .node.base import Context, OpError
 from .node.state import State
 from .session import Session
-from .sglang import boots, patterns
+from .sglang import boots, patterns, wrapped
 from .sglang.boots import Boot
+from .sglang.lines import numbered, segments
 
 LOG_TIMEOUT_S = 300.0
 # Of each kind of line of a boot the first half and the last so many: a month of serving is not needed.
 MAX_MATCHES = 2000
+HEAD_LINES = 10
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,16 @@ class Asked:
 
 @dataclass(frozen=True)
 class Logs:
-    """`lines`: (1-based number or None, text) of what was asked for, of the last boot."""
+    """`lines`: (1-based number, text) of what was asked for, of the last boot, secrets masked.
+    `older_boots`: number of boots before `boots`, which were not read."""
 
     source: str
     is_file: bool
     path: str
     exists: bool
     boots: tuple[Boot, ...]
-    lines: tuple[tuple[int | None, str], ...]
+    older_boots: int
+    lines: tuple[tuple[int, str], ...]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -67,6 +71,7 @@ class Logs:
             ("file" if self.is_file else "node"): self.source,
             "log": self.path,
             "boots": [boots.boot_json(boot) for boot in self.boots],
+            "older_boots": self.older_boots,
             "lines": [{"line": number, "text": text} for number, text in self.lines],
         }
 
@@ -111,6 +116,7 @@ def _parameters(path: str, asked: Asked) -> dict[str, Any]:
         "path": path,
         **patterns.wanted(patterns.RARE, [*patterns.DECODE, *([grep] if grep is not None else [])]),
         "boot": "all",
+        "head_lines": HEAD_LINES,
         "tail_bytes": max(4096, asked.lines * 1024),
         "max_matches": MAX_MATCHES,
     }
@@ -118,8 +124,9 @@ def _parameters(path: str, asked: Asked) -> dict[str, Any]:
 
 def _logs(reply: Mapping[str, Any], asked: Asked, *, source: str, is_file: bool) -> Logs:
     if not reply["exists"]:
-        return Logs(source, is_file, reply["path"], False, (), ())
-    found = tuple(boots.read_lines([(match["line"], match["text"]) for match in reply["matches"]]))
+        return Logs(source, is_file, reply["path"], False, (), 0, ())
+    known = _known(reply)
+    found = tuple(boots.read_lines(known))
     if asked.grep is not None:
         index = len(patterns.RARE) + len(patterns.DECODE)
         last = found[-1].first_line if found else 1
@@ -127,18 +134,42 @@ def _logs(reply: Mapping[str, Any], asked: Asked, *, source: str, is_file: bool)
             (match["line"], match["text"])
             for match in reply["matches"]
             if index in match["patterns"] and match["line"] >= last
-        ]
+        ][-asked.lines :]
     else:
         tail = reply["tail"]
-        lines = list(enumerate(tail["text"].splitlines(), tail["line"]))
-    return Logs(source, is_file, reply["path"], True, found, tuple(lines[-asked.lines :]))
+        lines = [
+            (number, piece)
+            for number, line in numbered(tail["text"], tail["line"])
+            for piece in segments(line)
+        ]
+    shown = wrapped.redact_lines(lines, known)[-asked.lines :]
+    return Logs(source, is_file, reply["path"], True, found, reply["older_boots"], tuple(shown))
+
+
+def _known(reply: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """The numbered lines that the boots are read from. The file's first are among them: a boot begins with
+    its first line, whatever that is, and a log that holds nothing else is one boot too."""
+    matches = [(match["line"], match["text"]) for match in reply["matches"]]
+    if reply["older_boots"]:
+        return matches
+    head = list(numbered(reply["head"]["text"], reply["head"]["line"]))
+    return [*head, *(each for each in matches if each[0] > len(head))]
 
 
 def follow(session: Session, asked: Asked, say: Any) -> None:
-    """New lines as they are written, until interrupted."""
-    session.request(
-        "tail",
-        {"path": session.node.server.log, "from_offset": None, "lines": asked.lines, "follow": True},
-        timeout_s=7 * 24 * 3600.0,
-        on_event=lambda event: say(event.get("log", "")),
-    )
+    """New lines as they are written, secrets masked, until interrupted."""
+    state = wrapped.Stream()
+
+    def take(event: Mapping[str, Any]) -> None:
+        nonlocal state
+        if "restarted" in event:  # another file, or the same from its start: what was held is all there is
+            say(wrapped.finish(state))
+            state = wrapped.Stream(secrets=state.secrets)
+        state, text = wrapped.feed(state, event.get("log", ""))
+        say(text)
+
+    parameters = {"path": session.node.server.log, "from_offset": None, "lines": asked.lines, "follow": True}
+    try:
+        session.request("tail", parameters, timeout_s=7 * 24 * 3600.0, on_event=take)
+    finally:
+        say(wrapped.finish(state))

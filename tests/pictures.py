@@ -233,8 +233,12 @@ def picture(facts: dict[str, Any] | None = None, sources: dict[str, bytes | None
     return assemble(NODE, BUNDLE, known, contents, verdicts, uid=UID)
 
 
+def with_args(found: Picture, **args: str) -> Picture:
+    """The same of a node whose inventory asks for these arguments too."""
+    server = found.node.server.model_copy(update={"args": {**found.node.server.args, **args}})
+    return replace(found, node=replace(found.node, server=server))
+
+
 def on_cpu(found: Picture) -> Picture:
     """The same of a node whose server is to run on the CPU."""
-    args = {**found.node.server.args, "device": "cpu"}
-    server = found.node.server.model_copy(update={"args": args})
-    return replace(found, node=replace(found.node, server=server))
+    return with_args(found, device="cpu")

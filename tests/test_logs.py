@@ -11,6 +11,7 @@ import pytest
 from remote import logs
 from remote.errors import UsageError
 from remote.logs import Asked
+from remote.render.logs import show
 from remote.sglang.boots import boot_json, read_log
 from tests.sglang import data
 
@@ -35,11 +36,42 @@ def test_a_real_log(tmp_path: Path, name: str) -> None:
     assert boot == boot_json(read_log(text)[0])
 
 
+@pytest.mark.parametrize("by", data.RELAYS)
+@pytest.mark.parametrize("name", data.logs())
+def test_a_real_log_that_was_handed_on(tmp_path: Path, name: str, by: str) -> None:
+    text = data.handed_on(data.capture(name), by)
+    (boot,) = logs.of_file(written(tmp_path, text), Asked()).to_json()["boots"]
+    assert boot == boot_json(read_log(text)[0])
+
+
+@pytest.mark.parametrize("by", data.RELAYS)
+def test_a_record_that_a_relay_cut_is_read_whole(tmp_path: Path, by: str) -> None:
+    """At a bracket of it, as it may happen."""
+    for size in (16_384, 40_000):
+        head = "[2026-11-29 10:00:00] server_args={'port': 8000, 'x': ['"
+        filler = "v" * (16_384 - len(head) - 5) + "', {}"
+        text = f"{head}{filler}, '{'w' * (size - 16_384)}'], 'tp_size': 8}}\n" + READY
+        (boot,) = logs.of_file(written(tmp_path, data.handed_on(text, by)), Asked()).boots
+        assert (boot.args_record, boot.args.get("tp_size"), boot.state) == ("complete", 8, "ready"), size
+
+
 @pytest.mark.parametrize("number", CASES)
 def test_a_case(tmp_path: Path, number: str) -> None:
     text = data.case(number)
     read = logs.of_file(written(tmp_path, text), Asked()).to_json()["boots"]
     assert read == [boot_json(boot) for boot in read_log(text)]
+
+
+def test_the_last_file_of_a_traceback_is_sent_whatever_its_name(tmp_path: Path) -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/s/sglang/srt/server_args.py", line 700, in __post_init__\n    self._handle()\n'
+        '  File "/s/transformers/configuration_utils.py", line 658, in get\n    load(path)\n'
+        "PermissionError: [Errno 13] Permission denied: '/m/config.json'\n"
+    )
+    (boot,) = logs.of_file(written(tmp_path, text), Asked()).boots
+    assert boot.failure is not None
+    assert (boot.failure.code, boot.failure.line) == ("unknown", 6)
 
 
 @pytest.mark.parametrize("width", [60, 80])
@@ -72,11 +104,55 @@ def test_each_of_many_boots_has_its_decode_lines(tmp_path: Path) -> None:
         assert (boot.decode.accept_len, boot.decode.gen_tok_s) == (3.0, 50.0)
 
 
+@pytest.mark.parametrize("text", ["hello\n", "hello", "\n", "[10:00:00] a\n" + "[10:00:01] b\n" * 9999])
+def test_a_log_that_tells_nothing_is_one_boot(tmp_path: Path, text: str) -> None:
+    found = logs.of_file(written(tmp_path, text), Asked()).to_json()["boots"]
+    assert found == [boot_json(boot) for boot in read_log(text)]
+    assert len(found) == 1
+    assert logs.of_file(written(tmp_path, ""), Asked()).boots == ()
+
+
+def test_a_boot_begins_with_its_first_line_whatever_that_is(tmp_path: Path) -> None:
+    text = "[2026-11-29 09:59:59] noise\n" + READY
+    (boot,) = logs.of_file(written(tmp_path, text), Asked()).boots
+    assert (boot.started_at, boot.first_line) == ("2026-11-29 09:59:59", 1)
+
+
+def test_of_a_crash_loop_the_newest_boots_are_shown_with_their_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "".join(record(port) + "ValueError: x\n" for port in range(1, 181))
+    found = logs.of_file(written(tmp_path, text), Asked())
+    assert [boot.args["port"] for boot in found.boots] == [*range(81, 181)]
+    assert found.to_json()["older_boots"] == 80
+    show(found, errors=True, args=False, clean=None)
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith("80 older boots")
+    assert [line.split()[0] for line in out[2:102]] == [str(number) for number in range(81, 181)]
+
+
 def test_grep_is_about_decode_lines_too(tmp_path: Path) -> None:
     lines = [f"[2026-11-29 10:01:00] Decode batch, accept len: {n}.00, x\n" for n in range(5)]
     text = record() + READY + "".join(lines)
     found = logs.of_file(written(tmp_path, text), Asked(grep=r"accept len: [34]"))
     assert found.lines == ((6, lines[3][:-1]), (7, lines[4][:-1]))
+
+
+def test_no_line_shows_a_part_of_a_secret_that_was_wrapped(tmp_path: Path) -> None:
+    key = "sup3rl0ngfirmsecretvalue0123456789"
+    whole = record()[:-1].replace("port", f"api_key='{key}', port")
+    for at in (whole.index("_key"), whole.index(key) + 10):
+        text = f"noise\n{whole[:at]}\n{whole[at:]}\n{READY}"
+        path = written(tmp_path, text)
+        for asked in (Asked(), Asked(lines=2), Asked(grep="port="), Asked(grep="api")):
+            shown = str(logs.of_file(path, asked).to_json())
+            assert [key[n : n + 4] for n in range(30) if key[n : n + 4] in shown] == []
+
+
+def test_lines_are_numbered_as_the_file_has_them(tmp_path: Path) -> None:
+    """Line feeds alone end a line: a progress bar's redraws, a form feed or a Unicode separator do not."""
+    found = logs.of_file(written(tmp_path, "a\rb\nc\x0cd\u2028e\n" + READY), Asked())
+    assert found.lines == ((1, "a"), (1, "b"), (2, "c\x0cd\u2028e"), (3, READY[:-1]))
 
 
 def test_from_a_pipe(tmp_path: Path) -> None:

@@ -162,6 +162,22 @@ def test_a_record_in_the_log_tells_the_arguments_of_the_server_that_runs() -> No
     assert not_passed(changed(unasked_and_gone))["args.effective"] == "unknown"
 
 
+def test_a_key_that_the_inventory_spells_out_is_neither_compared_nor_shown() -> None:
+    """The record in the log shows it masked, so it equals nothing."""
+
+    def with_key(facts: Facts, key: str) -> None:
+        arguments_not_told(facts)
+        words = ", ".join(f"{name}={value!r}" for name, value in pictures.EFFECTIVE.items())
+        facts["log"]["matches"][0]["text"] = f"[10:00:00] server_args=ServerArgs({words}, api_key={key})"
+
+    for key, verdict in (("'hunter2hunter2'", "pass"), ("None", "fail")):
+        facts = changed(lambda facts, key=key: with_key(facts, key))  # type: ignore[misc]
+        found = prove(pictures.with_args(picture(facts), api_key="hunter2hunter2"))
+        (check,) = [check for check in found if check.id == "args.effective"]
+        assert check.verdict == verdict
+        assert "hunter2" not in str(found)
+
+
 def test_a_file_that_is_gone_may_have_gone_after_the_start() -> None:
     found = not_passed(sources={**fixed(), DEEPSEEK: None})
     assert found["process.after_fix"] == "unknown"

@@ -133,6 +133,7 @@ def log(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
         before: {offset, text}: up to 16 kB before it, where the warnings about arguments stand,
         head: {offset, line, text}: its first `head_lines` lines,
         matches: [{line, offset, text (at most 64 kB), patterns: [index]}], of the newest 100 boots,
+        older_boots: number of boots before these, whose matches are left out,
         dropped: [left out, per pattern]: of a boot the first `max_matches` / 2 and the last `max_matches`
             are kept, of frequent lines fewer if there are very many boots with very many,
         tail: {offset, line, text}: whole lines of the last `tail_bytes` bytes}
@@ -173,7 +174,7 @@ def log(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     except FileNotFoundError:
         absent = {"path": path, "real_path": os.path.realpath(path), "exists": False}
         nothing = dict.fromkeys(("size", "mtime", "inode", "region", "before", "head", "tail"))
-        return {**absent, **nothing, "boots": [], "matches": [], "dropped": matches.seen}
+        return {**absent, **nothing, "boots": [], "matches": [], "dropped": matches.seen, "older_boots": 0}
     except OSError as error:
         raise op_error(error, path) from None
 

@@ -70,12 +70,14 @@ class Matches:
             raise OpError("precondition", f"not a regular expression: {error}") from None
         self.limit = limit
         self.boots: deque[list[_Hits]] = deque(maxlen=MAX_BOOTS)
+        self.begun = 0
         self.seen = [0] * len(self.sources)
         self.blocks: list[tuple[int, int, int | None]] = []
         self.begin_boot()
 
     def begin_boot(self) -> None:
         """What is looked at from now on belongs to a new boot."""
+        self.begun += 1
         self.boots.append([_Hits(self.limit) for _ in self.sources])
 
     def look_at(self, block: bytes, offset: int, line: int | None) -> None:
@@ -101,7 +103,8 @@ class Matches:
         return self.by_piece
 
     def result(self, file: BinaryIO, ctx: Context) -> dict[str, Any]:
-        """{matches: [{line, offset, text, patterns: [index]}], dropped: [number left out, per pattern]}."""
+        """{matches: [{line, offset, text, patterns: [index]}], dropped: [number left out, per pattern],
+        older_boots: number of boots whose matches were left out}."""
         frequent = sum(len(boot[number].kept(1)) for boot in self.boots for number in self.everywhere)
         step = max(1, -(-frequent // MAX_FREQUENT))
         hits: dict[int, list[int]] = {}
@@ -123,6 +126,8 @@ class Matches:
         return {
             "matches": [pieces[start] for start in sorted(pieces)],
             "dropped": [seen - kept for seen, kept in zip(self.seen, given)],
+            # Of those that were left out the first is what precedes the first boot.
+            "older_boots": max(0, self.begun - len(self.boots) - 1),
         }
 
     def _pieces(

@@ -9,6 +9,8 @@ from ..checks import Check, Evidence, failed, passed, unknown
 from ..intent import wanted_args
 from ..picture import Picture
 from ..sglang.adjustments import same
+from ..sglang.args import redact_value
+from ..sglang.redact import is_secret
 from .log import written_elsewhere
 
 
@@ -39,7 +41,12 @@ def effective(picture: Picture) -> Check:
         elif not _equal(name, value, found[name]):
             wrong.append(name)
     if wrong:
-        evidence = [Evidence(source, f"{n} = {found.get(n)!r}, wanted {wanted[n]!r}") for n in wrong]
+        evidence = [
+            Evidence(
+                source, f"{n} = {redact_value(n, found.get(n))!r}, wanted {redact_value(n, wanted[n])!r}"
+            )
+            for n in wrong
+        ]
         return failed(
             id, expected, evidence[0].text, *evidence, remedy=f"inv restart --node {picture.node.name}"
         )
@@ -76,10 +83,9 @@ def told(picture: Picture) -> tuple[Mapping[str, Any] | None, str]:
 
 
 def _equal(name: str, wanted: Any, found: Any) -> bool:
-    if isinstance(wanted, list) and isinstance(found, list | tuple):
-        return [str(item) for item in wanted] == [str(item) for item in found]
-    if "${" in str(wanted):
-        return found is not None  # a secret: its value is shown nowhere, not even to be compared
+    if is_secret(name) or "${" in str(wanted):
+        # Its value is shown nowhere, not even to be compared: the log's is masked, the inventory's a name.
+        return found not in (None, "")
     return same(name, wanted, found)
 
 

@@ -29,7 +29,7 @@ def show(result: Logs, *, errors: bool, args: bool, clean: object) -> None:
     else:
         for number, text in result.lines:
             shown = clean(text) if callable(clean) else text
-            out.print(Text.assemble((f"{number or '?':>7} ", "quiet"), Text.from_ansi(shown)), soft_wrap=True)
+            out.print(Text.assemble((f"{number:>7} ", "quiet"), Text.from_ansi(shown)), soft_wrap=True)
 
 
 def _boots(out: Console, result: Logs) -> None:
@@ -37,7 +37,7 @@ def _boots(out: Console, result: Logs) -> None:
     for column in ("boot", "started", "ready", "accept len", "tok/s"):
         table.add_column(column, no_wrap=True)
     table.add_column("state", overflow="fold")
-    for number, boot in enumerate(result.boots, start=1):
+    for number, boot in enumerate(result.boots, start=result.older_boots + 1):
         decode = boot.decode
         table.add_row(
             str(number),
@@ -48,6 +48,8 @@ def _boots(out: Console, result: Logs) -> None:
             f"{decode.gen_tok_s:.1f}" if decode and decode.gen_tok_s is not None else "-",
             Text(_state(boot), style=_STYLES[boot.state]),
         )
+    if result.older_boots:
+        out.print(f"{result.older_boots} older boots are in the log, and are not shown", style="quiet")
     out.print(table)
 
 

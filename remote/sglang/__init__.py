@@ -3,5 +3,5 @@
 `progress` follows a starting server, `failures` finds the first cause of a failure, `boots` reads a whole
 log, `args` the `server_args` record, `decode` the decode lines, `metrics` the replies of the HTTP
 interface, `speculation` predicts what SGLang makes of the speculative arguments, `redact` masks secrets,
-`patterns` names the lines that matter.
+`wrapped` those in lines that are shown apart, `patterns` names the lines that matter.
 """

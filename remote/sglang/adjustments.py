@@ -1,7 +1,7 @@
 """What SGLang made of the arguments it was asked for.
 
 Three sources, the first that tells wins: the arguments that the caller requested, a command line in the
-log or in the record (`launch_command`), and the lines in which SGLang says that it changed something.
+log, and the lines in which SGLang says that it changed something.
 Those lines have no prefix before 0.5.11, so they are looked for anywhere in a line (sglang PR 22926).
 """
 
@@ -10,11 +10,13 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from .args import redact_value
 from .lines import Entry
 from .modelpath import same_path
+from .redact import is_secret
 
 # Two spellings of one thing (server_args.py, _handle_speculative_decoding).
 ALIASES = {("speculative_algorithm", "NEXTN", "EAGLE")}
@@ -60,19 +62,38 @@ def _value(text: str) -> object:
         return {"true": True, "false": False, "none": None, "null": None}.get(text.lower(), text)
 
 
-def from_argv(argv: Iterable[str]) -> dict[str, object]:
-    """The options of a command line by SGLang's names; flags without a value are True."""
-    found: dict[str, object] = {}
-    name: str | None = None
+# A pipe, a list of commands, the background, a redirection.
+_SHELL = re.compile(r"[|&;<>]|\d{1,3}[<>]")
+
+
+def _of_command(argv: Iterable[str]) -> Iterator[str]:
+    """The words up to where a command ends, for which `;` and `&` may stick to its last word."""
     for word in argv:
+        if _SHELL.match(word):
+            return
+        last = word.rstrip(";&")
+        yield last
+        if last != word:
+            return
+
+
+def from_argv(argv: Iterable[str]) -> dict[str, object]:
+    """The options of a command line by SGLang's names, secrets masked: a flag is True, several values are a
+    list. What the shell made of the rest of the line, such as `2>&1 | tee log`, is not of it."""
+    found: dict[str, list[object]] = {}
+    values: list[object] = []  # of what precedes the first option
+    for word in _of_command(argv):
         if word.startswith("--") and len(word) > 2:
             option, has_value, text = word.partition("=")
-            name = canonical(option)
-            found[name] = _value(text) if has_value else True
-            name = None if has_value else name
-        elif name is not None:
-            found[name] = _value(word) if found[name] is True else f"{found[name]} {word}"
-    return found
+            values = [_value(text)] if has_value else []
+            found[canonical(option)] = values
+        else:
+            values.append(_value(word))
+    # As a record's values are, so that what both sides hide alike is alike.
+    return {
+        name: redact_value(name, values if len(values) > 1 else next(iter(values), True))
+        for name, values in found.items()
+    }
 
 
 # Examples and complaints, not commands.
@@ -95,12 +116,20 @@ def command_line(text: str) -> dict[str, object] | None:
 
 
 def same(name: str, requested: object, effective: object) -> bool:
-    """Whether an argument has the requested value; 6, "6" and 6.0 are the same value, and so are two
-    spellings of a path."""
+    """Whether an argument has the requested value; 6, "6" and 6.0 are the same value, so are two spellings of
+    a path, and one value and the list of it where the argument is a list."""
     if requested == effective:
         return True
     if name.endswith("_path") and isinstance(requested, str) and isinstance(effective, str):
         return same_path(requested, effective)
+    if isinstance(effective, list | tuple):
+        asked = _value(requested) if isinstance(requested, str) else requested
+        words = list(asked) if isinstance(asked, list | tuple) else [requested]
+        return len(words) == len(effective) and all(
+            same(name, one, other) for one, other in zip(words, effective, strict=True)
+        )
+    if isinstance(requested, list | tuple) and isinstance(effective, str):
+        return same(name, " ".join(map(str, requested)), effective)
     if (name, str(requested).upper(), str(effective).upper()) in ALIASES:
         return True
     if isinstance(requested, str) and not isinstance(effective, str):
@@ -110,11 +139,12 @@ def same(name: str, requested: object, effective: object) -> bool:
 
 def compare(requested: Mapping[str, object], effective: Mapping[str, object]) -> list[Adjusted]:
     """The requested arguments that have another value; keys in any spelling. An argument that this
-    version does not know is left out: absent is not adjusted."""
+    version does not know is left out: absent is not adjusted. So is a secret: of one that is masked
+    nobody can tell, and one that is not must not be shown."""
     found = []
     for key, wanted in requested.items():
         name = canonical(key)
-        if name in effective and not same(name, wanted, effective[name]):
+        if name in effective and not is_secret(name) and not same(name, wanted, effective[name]):
             found.append(Adjusted(name, wanted, effective[name], "requested and effective value differ"))
     return found
 

@@ -32,16 +32,16 @@ class ArgsRecord:
 
 
 def redact_value(name: str, value: object) -> object:
-    """`value` without secrets: masked as a whole if `name` says so (None and '' stay), else within."""
-    if is_secret(name) and isinstance(value, str | bytes):
-        return MASK if value else value
-    if isinstance(value, str):
-        return redact_text(value)
+    """`value` without secrets: masked as a whole if `name` says so (None, '', True and False stay, which
+    only tell whether it is set), else within."""
+    secret = is_secret(name)
     if isinstance(value, dict):
-        return {key: redact_value(str(key), inner) for key, inner in value.items()}
+        return {key: redact_value(name if secret else str(key), inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(redact_value(name if is_secret(name) else "", inner) for inner in value)
-    return value
+        return type(value)(redact_value(name if secret else "", inner) for inner in value)
+    if secret:
+        return value if value is None or isinstance(value, bool) or value in ("", b"") else MASK
+    return redact_text(value) if isinstance(value, str) else value
 
 
 def parse(source: records.Source) -> ArgsRecord:

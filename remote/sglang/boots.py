@@ -73,7 +73,7 @@ class _Reading:
     last_line: int
     state: progress.State = field(default_factory=progress.State)
     record: ArgsRecord | None = None
-    first_stamp: str | None = None
+    first_time: str | None = None
     version: str | None = None
     requested: dict[str, object] = field(default_factory=dict)
     notes: list[Adjusted] = field(default_factory=list)
@@ -89,7 +89,7 @@ class _Reading:
 def _take(boot: _Reading, item: Entry) -> None:
     """Read one entry into a boot."""
     boot.last_line = item.number
-    boot.first_stamp = boot.first_stamp or item.stamp
+    boot.first_time = boot.first_time or item.time
     boot.state = progress.step(boot.state, item)
     message = item.message
     if message.startswith("Decode batch") or "Decode batch" in message:
@@ -136,9 +136,6 @@ def _begin(boot: _Reading, record: ArgsRecord) -> None:
     boot.record = record
     known = incidents.with_arguments(boot.state.incidents, record.values)
     boot.state = replace(boot.state, incidents=known, has_record=True)
-    launch = record.values.get("launch_command") or record.values.get("_launch_command")
-    if isinstance(launch, str):
-        boot.requested.update(adjustments.command_line(launch) or {})
 
 
 def _ended(boot: _Reading) -> bool:
@@ -231,16 +228,22 @@ def _finish(boot: _Reading, requested: Mapping[str, object]) -> Boot:
     failure = state.suspect
     record = boot.record
     values = record.values if record else {}
+    opaque = record.opaque if record else ()
     # A server that could not bind its port logs the ready line all the same.
     never = failure is not None and failure.stage not in ("serving", "stopping")
     stamp = record.stamp if record else None
     return Boot(
-        started_at=stamp or boot.first_stamp,
+        started_at=stamp or boot.first_time,
         version=boot.version,
         args=values,
-        opaque=record.opaque if record else (),
+        opaque=opaque,
         args_record="absent" if record is None else "complete" if record.complete else "truncated",
-        adjusted=adjustments.combine({**boot.requested, **requested}, values, boot.notes),
+        adjusted=adjustments.combine(
+            {**boot.requested, **requested},
+            # The source text of an object is no value to compare with.
+            {name: value for name, value in values.items() if name not in opaque},
+            boot.notes,
+        ),
         state=_state(state, failure),
         ready_at=None if never else state.ready_at,
         stage=failure.stage if failure else state.stage,  # type: ignore[arg-type]

@@ -17,10 +17,12 @@ HOOKS = "set_eagle3_layers_to_capture|get_embed_and_head|set_embed_and_head|capt
 @dataclass(frozen=True)
 class Context:
     """What is known where an exception was raised. `frames`: file names and code lines of its traceback,
-    joined. `stage`: of the start-up (see `progress`). `draft_is_target`: EAGLE3 with no draft of its own.
-    `target_type`, `draft_type`: classes that were loaded. `warmup`: raised by the warm-up request."""
+    joined; `raised_in`: the last of these files, "" without a traceback. `stage`: of the start-up (see
+    `progress`). `draft_is_target`: EAGLE3 with no draft of its own. `target_type`, `draft_type`: classes
+    that were loaded. `warmup`: raised by the warm-up request."""
 
     frames: str = ""
+    raised_in: str = ""
     stage: str = "starting"
     draft_is_target: bool = False
     target_type: str | None = None
@@ -55,7 +57,7 @@ def _of_draft_class(context: Context, match: re.Match[str]) -> bool:
     return match.group("cls") == context.draft_type != context.target_type
 
 
-def _raised_in(*names: str) -> Callable[[Context, re.Match[str]], bool]:
+def _passes(*names: str) -> Callable[[Context, re.Match[str]], bool]:
     return lambda context, _match: any(name in context.frames for name in names)
 
 
@@ -68,13 +70,28 @@ def _rule(
     return Rule(code, re.compile(pattern), when, note)
 
 
+_ARGUMENTS = ("server_args.py", "arg_groups/", "argparse.py")
 _NO_ATTRIBUTE = r"AttributeError: '(?P<cls>\w+)' object has no attribute "
 
+_SHM = r"(?:/dev/shm|/psm_|/torch_|shared memory)"
+
 RULES: tuple[Rule, ...] = (
+    # First, since these texts name a path, in which any other rule's words may be.
+    _rule(
+        "weights-missing",
+        r"Cannot find any model weights with|HeaderTooLarge|InvalidHeader|SafetensorError"
+        r"|MetadataIncompleteBuffer|does not appear to have a file named"
+        r"|No such file or directory: '[^']{0,300}\.(?:safetensors|bin|pt|json)"
+        r"|is not a local folder and is not a valid model identifier|Repository ?Not ?Found"
+        r"|Repo id must be in the form|Incorrect path_or_model_id",
+    ),
+    # Python's, PyTorch's (MapAllocator.cpp) and NCCL's (shmutils.cc) words for a segment without room; one
+    # that cannot be opened for another reason is none.
     _rule(
         "shm-full",
-        r"/dev/shm|unable to (?:open|write|allocate|resize) (?:to )?(?:file|shared memory)"
-        r"|shared memory object|Bus error",
+        rf"No space left on device.{{0,200}}{_SHM}|{_SHM}.{{0,300}}No space left on device"
+        r"|Error while creating shared memory segment .{0,300}\(size \d+\)|insufficient shared memory"
+        r"|[Bb]us error",
     ),
     _rule(
         "gpu-oom",
@@ -128,6 +145,8 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule("eagle3-hook-missing", rf"has no attribute '(?:{HOOKS})'"),
     _rule("draft-arch", r"Model architectures .{0,200} are not supported", _drafting),
+    # Transformers' own list, read before any class of SGLang's.
+    _rule("draft-arch", r"Transformers does not recognize this architecture", _drafting),
     _rule("draft-arch", r"requires --speculative-algorithm|is not supported for this draft architecture"),
     _rule(
         "model-arch",
@@ -137,7 +156,7 @@ RULES: tuple[Rule, ...] = (
     # layers/vocab_parallel_embedding.py asserts the rows of embed_tokens and lm_head without a message.
     _rule("draft-vocab", r"size mismatch for \S*(?:lm_head|embed_tokens|d2t|t2d)"),
     _rule("draft-vocab", r"(?:lm_head|embed_tokens|d2t|t2d|draft_vocab_size|hot_token)", _drafting),
-    _rule("draft-vocab", r"AssertionError\s*$", _raised_in("vocab_parallel_embedding")),
+    _rule("draft-vocab", r"AssertionError\s*$", _passes("vocab_parallel_embedding")),
     _rule(
         "draft-vocab",
         r"AssertionError\s*$",
@@ -150,7 +169,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "capture-layers",
         r"TypeError: unsupported operand type\(s\) for \+: 'Tensor' and 'NoneType'",
-        _raised_in("aux_hidden_states", "deepseek_v2.py"),
+        _passes("aux_hidden_states", "deepseek_v2.py"),
         "layer 0 is captured, where there is no residual yet: a layer id of -1 was not filtered",
     ),
     # layers/aux_hidden_states.py, logits_processor.py (0.5.23)
@@ -171,19 +190,16 @@ RULES: tuple[Rule, ...] = (
     _rule("draft-context", r"Target model's context_length"),
     _rule("draft-context", r"context_length|max_position_embeddings", _drafting),
     _rule(
-        "weights-missing",
-        r"Cannot find any model weights with|HeaderTooLarge|InvalidHeader|SafetensorError"
-        r"|MetadataIncompleteBuffer|does not appear to have a file named"
-        r"|No such file or directory: '[^']{0,300}\.(?:safetensors|bin|pt|json)"
-        r"|is not a local folder and is not a valid model identifier|Repository ?Not ?Found"
-        r"|Repo id must be in the form|Incorrect path_or_model_id",
-    ),
-    _rule(
         "bad-argument",
         r"Unknown speculative algorithm name|Spec v2 currently only supports topk|only supports topk = 1",
     ),
     _rule("bad-argument", r"(?:User-specified|Warning: User).{0,20}context_length"),
-    _rule("bad-argument", r".", _raised_in("server_args.py", "arg_groups/", "argparse.py")),
+    # Raised there, not below it: the arguments' own code reads the model's configuration too.
+    _rule(
+        "bad-argument",
+        r".",
+        lambda context, _match: any(name in context.raised_in for name in _ARGUMENTS),
+    ),
     _rule("warmup", r".", lambda context, _match: context.warmup),
 )
 

@@ -33,6 +33,7 @@ _EXCEPTION = re.compile(
     r"(?:[A-Za-z_]\w{0,80}\.){0,8}(?:[A-Z]\w{0,80}(?:Error|Exception|Exit|Interrupt|Timeout|Fault|Failure)|Exception)(?::.*)?\s*$",
     re.DOTALL,
 )
+_FRAME = re.compile(r"[ \t|+]{1,40}File \"(?P<file>[^\"\n]{1,1000})\", line \d")
 _CHAIN = re.compile(r"(?:The above exception was|During handling of the above exception)")
 # utils/watchdog.py; managers/scheduler.py up to 0.5.8 ("Watchdog timeout (self.watchdog_timeout=300)").
 _WATCHDOG = re.compile(r"\b[Ww]atchdog timeout \(self\.watchdog_timeout=")
@@ -74,12 +75,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class _Incident:
-    """A traceback being read, or just read: `found` is set from its first exception line on."""
+    """A traceback being read, or just read: `found` is set from its first exception line on. `stage`: of
+    the start-up when it began. `frames`, `raised_in`: see `Context`."""
 
     kind: str  # "fatal", "warmup", "bare", "harmless"
     head: Entry
-    rank: str
+    stage: str
     frames: str = ""
+    raised_in: str = ""
     in_traceback: bool = True
     found: Failure | None = None
 
@@ -146,6 +149,7 @@ def _context(state: State, incident: _Incident | None, stage: str) -> Context:
     missing = state.target_path is not None and no_own
     return Context(
         frames=incident.frames if incident else "",
+        raised_in=incident.raised_in if incident else "",
         stage=stage,
         draft_is_target=state.algorithm == "EAGLE3" and missing,
         target_type=state.types[0] if state.types else None,
@@ -155,7 +159,7 @@ def _context(state: State, incident: _Incident | None, stage: str) -> Context:
 
 
 def _failure(code: str, item: Entry, stage: str, note: str | None = None, rank: str = "") -> Failure:
-    cause = redact_text((item.message if item.stamp else item.text).strip())[:_MAX_CAUSE]
+    cause = redact_text(item.message.strip())[:_MAX_CAUSE]
     rank = rank or item.rank
     return Failure(code, cause, item.number, (rank,) if rank else (), stage, note)
 
@@ -177,7 +181,7 @@ def _count(state: State, incident: _Incident) -> State:
         if incident.kind not in ("fatal", "warmup"):
             return state
         code = "warmup" if incident.kind == "warmup" else "unknown"
-        found = _failure(code, incident.head, "starting", rank=incident.rank)
+        found = _failure(code, incident.head, incident.stage)
     if incident.kind == "harmless":
         return state
     if found.code == "unknown" and SECONDARY.search(found.cause):
@@ -216,7 +220,7 @@ def _read_exception(state: State, incident: _Incident, item: Entry, stage: str) 
     ):
         return incident
     code, note = known or ("unknown", None)
-    return replace(incident, found=_imported(state, _failure(code, item, stage, note, incident.rank)))
+    return replace(incident, found=_imported(state, _failure(code, item, stage, note, incident.head.rank)))
 
 
 def _continue(state: State, incident: _Incident, item: Entry, stage: str) -> State:
@@ -228,21 +232,23 @@ def _continue(state: State, incident: _Incident, item: Entry, stage: str) -> Sta
         return state
     if incident.in_traceback and text[0] in " \t|+":
         frames = incident.frames if len(incident.frames) > _MAX_FRAMES else f"{incident.frames}{text[:400]}\n"
-        return replace(state, incident=replace(incident, frames=frames))
+        frame = _FRAME.match(text)
+        raised_in = frame.group("file") if frame else incident.raised_in
+        return replace(state, incident=replace(incident, frames=frames, raised_in=raised_in))
     return replace(state, incident=replace(_read_exception(state, incident, item, stage), in_traceback=False))
 
 
-def _opens(item: Entry) -> _Incident | None:
+def _opens(item: Entry, stage: str) -> _Incident | None:
     """The incident that a line begins."""
-    text = item.message if item.stamp else item.text
+    text = item.message
     if _FATAL_HEAD.match(text):
-        return _Incident("fatal", item, item.rank)
+        return _Incident("fatal", item, stage)
     if _WARMUP_HEAD.match(text):
-        return _Incident("warmup", item, item.rank)
+        return _Incident("warmup", item, stage)
     if _HARMLESS_HEAD.search(text[:200]):
-        return _Incident("harmless", item, item.rank)
+        return _Incident("harmless", item, stage)
     if text.startswith(_TRACEBACK):
-        return _Incident("bare", item, item.rank)
+        return _Incident("bare", item, stage)
     return None
 
 
@@ -312,7 +318,7 @@ _SINGLE: tuple[tuple[re.Pattern[str], Callable[[State, Entry, re.Match[str], str
 
 
 def _single(state: State, item: Entry, stage: str) -> State:
-    text = (item.message if item.stamp else item.text)[:1_000]
+    text = item.message[:1_000]
     for pattern, action in _SINGLE:
         match = pattern.search(text)
         if match:
@@ -341,7 +347,7 @@ def step(state: State, item: Entry, *, stage: str = "starting", alive: bool = Fa
     """`state` after one entry. `alive`: the entry is a sign of life, so earlier tentative tracebacks were
     harmless."""
     incident = state.incident
-    opened = _opens(item)
+    opened = _opens(item, stage)
     starts_over = opened is not None and (incident is None or item.stamp is not None)
     if incident is not None:
         if item.stamp is None and not starts_over and not _INTERRUPTS.match(item.text):
@@ -354,7 +360,7 @@ def step(state: State, item: Entry, *, stage: str = "starting", alive: bool = Fa
     if _TELLING.search(item.text):
         return _single(_imports(state, item), item, stage)
     if item.stamp is None and _EXCEPTION.match(item.text):
-        bare = _Incident("bare", item, item.rank)
+        bare = _Incident("bare", item, stage)
         return replace(state, incident=replace(_read_exception(state, bare, item, stage), in_traceback=False))
     return state
 

@@ -43,13 +43,14 @@ STAGES: tuple[str, ...] = (
     r"Gracefully exiting",
 )
 
-# Exceptions with the files that tell whose they are, and what SGLang or the shell says of dead processes.
+# Exceptions with the files that they passed, the last of which raised them, and what SGLang or the shell
+# says of dead processes.
 FAILURES: tuple[str, ...] = (
     r"Traceback \(most recent",
     r"rror\b",
     r"xception\b",
     r"size mismatch for ",
-    r"File \"[^\"\n]{0,300}(?:eagle|server_args|arg_groups|vocab_parallel|argparse|deepseek_v2)",
+    r"File \\?\"[^\"\n]{1,1000}\", line \d",
     r"draft_worker = ",
     r"aux_hidden_states\.",
     r"freeze_gc failed",
@@ -79,8 +80,13 @@ _FREQUENT: tuple[str, ...] = (
     r"INFO:     [\d.:]+ - \"\w+ \S+ HTTP/1\.1\" 200.*",
     r"\[[\d: .,-]{8,30}(?: [A-Z_]+\d+)*\]? ?$",
 )
-# A record's line that is wrapped or cut: 19 kB (0.5.23) are 240 lines of 80 columns.
-_CLOSED = r"[)}]\s*(?:\x1b\[[\d;]*m)?\s*$"
+# A record's line that is neither wrapped nor cut. Docker (in JSON) and Kubernetes cut lines at 16 kB and say
+# so: by the newline that is missing in the text, and by the letter P.
+_CLOSED = (
+    r"^(?!\{\"|\S+ std(?:out|err) P ).*[)}]\s*(?:\x1b\[[\d;]*m)?\s*$"
+    r"|^\{\".*[)}](?:\\u001b\[[\d;]*m)?\\n\""
+)
+# 19 kB (0.5.23) are 240 lines of 80 columns.
 _WRAPPED_LINES = 400
 
 

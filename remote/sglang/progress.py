@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from . import args, incidents, ranks
 from .incidents import Failure
-from .lines import MAX_SEGMENT, Entry, entry
+from .lines import MAX_SEGMENT, Entry, entry, of_line
 from .records import HEAD
 from .stages import WORK, Mark, Stage, is_bar, mark
 
@@ -155,7 +155,7 @@ def _loaded(state: State, item: Entry, name: str) -> State:
 
 
 def _ready(state: State, item: Entry, _found: Mark) -> State:
-    state = replace(state, was_ready=True, ready_at=item.stamp)
+    state = replace(state, was_ready=True, ready_at=item.time)
     if state.failure is not None or state.stopping:
         return state
     return replace(state, stage="serving", percent=None, detail="serving")
@@ -277,6 +277,12 @@ def step(state: State, item: Entry) -> State:
     return replace(state, seen_life=True) if life and not state.seen_life else state
 
 
+def _line(state: State, number: int, text: str) -> State:
+    for item in of_line(number, text):
+        state = step(state, item)
+    return state
+
+
 def feed(state: State, chunk: str) -> State:
     """State after the next piece of the log. What follows its last line end waits for the next piece,
     except for a progress bar, which counts as it is drawn."""
@@ -284,12 +290,12 @@ def feed(state: State, chunk: str) -> State:
     number, skip, start = state._line, state._skip, 0
     for end in _END.finditer(text):
         if not skip and end.start() > start:
-            state = step(state, entry(number, text[start : end.start()]))
+            state = _line(state, number, text[start : end.start()])
         start, skip = end.end(), False
         number += end.group() == "\n"
     tail = "" if skip else text[start:]
     if len(tail) > MAX_SEGMENT:
-        state = step(state, entry(number, tail))
+        state = _line(state, number, tail)
         tail, skip = "", True
     elif "|" in tail and (item := entry(number, tail)) and is_bar(item):
         # Once more when its line ends, which changes nothing.
@@ -300,5 +306,5 @@ def feed(state: State, chunk: str) -> State:
 def finish(state: State) -> State:
     """State at the end of the log: the unfinished last line counts, and so does an open traceback."""
     if state._tail:
-        state = step(state, entry(state._line, state._tail))
+        state = _line(state, state._line, state._tail)
     return replace(state, incidents=incidents.finish(state.incidents), _tail="")

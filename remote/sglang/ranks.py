@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 
-from .lines import entry
+from .lines import of_line
 
 _TAG = re.compile(r"([A-Z][A-Z_]*?)(\d+)")
 
 
 def rank_of(line: str) -> str | None:
     """The rank tag of a log line, e.g. "DP0 TP0"; None where it has none (a single rank logs no tag)."""
-    return entry(1, line).rank or None
+    return next((item.rank for item in of_line(1, line) if item.rank), None)
 
 
 def parts(rank: str) -> dict[str, int]:

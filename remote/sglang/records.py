@@ -158,9 +158,9 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Source]:
         yield _close(state, complete=False, last_line=state.last_line)
 
 
-def items(source: Source) -> Iterator[tuple[str, str]]:
+def items(source: Source, *, cut: bool = False) -> Iterator[tuple[str, str]]:
     """(key, source text of the value) of each item that is certainly whole: the last item of a cut
-    record is left out, since nobody knows what was cut."""
+    record is left out, since nobody knows what was cut. With `cut` it is given as far as it goes."""
     depth, start, position = 0, 0, 0
     body = source.body
     quote = ""
@@ -180,7 +180,7 @@ def items(source: Source) -> Iterator[tuple[str, str]]:
                 start = position
         elif len(found) == 1:
             depth += 1 if found in "([{" else -1
-    if source.complete:
+    if source.complete or cut:
         yield from _item(source, body[start:])
 
 

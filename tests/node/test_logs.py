@@ -23,7 +23,7 @@ ARGS_NEW = "[2026-11-29 16:15:26] server_args={'model_path': '/m', 'port': 30000
 READY = "The server is fired up and ready to roll!"
 BAR = "Capturing batches (bs=1 avail_mem=10.83 GB): 100%|██████████| 4/4 [00:24<00:00,  6.04s/it]"
 ALL_KEYS = {"path", "real_path", "exists", "size", "mtime", "inode", "region", "before", "head", "tail"}
-ALL_KEYS |= {"boots", "matches", "dropped"}
+ALL_KEYS |= {"boots", "matches", "dropped", "older_boots"}
 
 
 def look(probe: Probe, path: Path, *patterns: str, **params: Any) -> dict[str, Any]:
@@ -157,7 +157,14 @@ def test_of_a_crash_loop_the_newest_boots_are_kept(probe: Probe, tmp_path: Path)
     path = written(tmp_path / "log", *[f"{ARGS_NEW}\nerror {n}" for n in range(250)])
     found = look(probe, path, "error", boot="all")
     assert [int(m["text"].split()[1]) for m in found["matches"]] == [*range(150, 250)]
-    assert (found["dropped"], len(found["boots"])) == ([150], 250)
+    assert (found["dropped"], len(found["boots"]), found["older_boots"]) == ([150], 250, 150)
+    assert look(probe, path, "error")["older_boots"] == 0
+
+
+@pytest.mark.parametrize(("boots", "older"), [(0, 0), (1, 0), (99, 0), (100, 0), (101, 1)])
+def test_what_precedes_the_first_boot_is_none(probe: Probe, tmp_path: Path, boots: int, older: int) -> None:
+    path = written(tmp_path / "log", "before", *[ARGS_NEW] * boots)
+    assert look(probe, path, "server_args=", boot="all")["older_boots"] == older
 
 
 def test_of_frequent_lines_each_nth_is_kept_of_every_boot(probe: Probe, tmp_path: Path) -> None:

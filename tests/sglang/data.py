@@ -15,6 +15,25 @@ from remote.sglang.boots import Boot, read_log
 from remote.sglang.lines import entries, numbered
 
 HERE = Path(__file__).parent
+_TIME = "2026-11-29T16:30:36.123456789Z"
+_SENDER = "gpu-node-1 sglang[4711]: "
+# What programs that hand a log on write before each of its lines.
+PREFIXES = {
+    "docker logs -t": f"{_TIME} ",
+    "docker compose": "sglang-1  | ",
+    "docker compose -t": f"sglang-1  | {_TIME} ",
+    "Kubernetes CRI": f"{_TIME} stderr F ",
+    "kubectl logs --prefix": "[pod/sglang-0/server] ",
+    "kubectl logs --prefix --timestamps": f"[pod/sglang-0/server] {_TIME} ",
+    "syslog": f"Nov  9 16:30:36 {_SENDER}",
+    "rsyslog": f"2026-11-29T16:30:36.123456+01:00 {_SENDER}",
+    "journalctl -o short-precise": f"Nov 29 16:30:36.123456 {_SENDER}",
+    "journalctl -o short-full": f"Sun 2026-11-29 16:30:36 CET {_SENDER}",
+    "journalctl -o short-iso": f"2026-11-29T16:30:36+0100 {_SENDER}",
+    "journalctl -o short-unix": f"1764430236.123456 {_SENDER}",
+    "journalctl -o short-monotonic": f"[  236.123456] {_SENDER}",
+    "torch": "[rank0]: ",
+}
 
 
 def case(number: str) -> str:
@@ -36,6 +55,30 @@ def reply(name: str) -> Any:
 def logs() -> list[str]:
     """The names of the captured logs."""
     return sorted(path.name for path in (HERE / "captures").glob("*.log"))
+
+
+# Docker and Kubernetes cut longer lines, in bytes.
+_CUT = 16_384
+RELAYS = (*PREFIXES, "docker json-file")
+
+
+def handed_on(text: str, by: str) -> str:
+    """A log, whose last line ends, as a program of `RELAYS` hands it on."""
+    cuts = by in ("docker json-file", "Kubernetes CRI")
+    return "".join(
+        _relayed(line[at : at + _CUT] if cuts else line, by, whole=not cuts or at + _CUT >= len(line)) + "\n"
+        for line in text.split("\n")[:-1]
+        for at in (range(0, len(line), _CUT) if cuts and line else [0])
+    )
+
+
+def _relayed(piece: str, by: str, *, whole: bool) -> str:
+    if by != "docker json-file":
+        return PREFIXES[by].replace(" F ", " F " if whole else " P ") + piece
+    text = json.dumps({"log": piece + "\n" * whole, "stream": "stderr", "time": _TIME}, ensure_ascii=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
 
 
 def line_of(text: str, part: str) -> int:

@@ -22,6 +22,13 @@ from remote.sglang.ranks import data_parallel, parts, rank_of
         ("mem-fraction-static", "0.9", 0.9),
         ("kv-cache-dtype", "auto", "auto"),
         ("json_model_override_args", "{}", "{}"),
+        ("cuda-graph-bs", [1, 2, 4], [1, 2, 4]),
+        ("cuda-graph-bs", ["1", "2", "4"], [1, 2, 4]),
+        ("cuda-graph-bs", "[1, 2, 4]", [1, 2, 4]),
+        ("cuda-graph-bs", 8, [8]),
+        ("served-model-name", ["my", "model"], "my model"),
+        # Of a secret nobody can tell.
+        ("api-key", "in the clear", "***"),
     ],
 )
 def test_the_same(name: str, requested: object, effective: object) -> None:
@@ -36,6 +43,8 @@ def test_the_same(name: str, requested: object, effective: object) -> None:
         ("speculative_algorithm", "EAGLE", "NEXTN"),
         ("trust-remote-code", True, False),
         ("page-size", 1, 64),
+        ("cuda-graph-bs", [1, 2, 4], [1, 2]),
+        ("cuda-graph-bs", 8, [4]),
     ],
 )
 def test_not_the_same(name: str, requested: object, effective: object) -> None:
@@ -58,10 +67,37 @@ def test_options_of_a_command_line() -> None:
     assert from_argv(words) == {
         "tp_size": 8,
         "trust_remote_code": True,
-        "cuda_graph_bs": "1 2 4",
+        "cuda_graph_bs": [1, 2, 4],
         "host": "0.0.0.0",
         "port": 8000,
     }
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        *(
+            "2>&1 | tee server.log",
+            "| tee server.log",
+            "|tee x",
+            "|& tee x",
+            "> x",
+            ">> x 2>&1",
+            ">x",
+            "2>x",
+            "&>x",
+            "< x",
+        ),
+        *("&", "&& echo x", "|| echo x", "; echo x", "2> x &", ">| x"),
+    ],
+)
+def test_a_command_ends_where_the_shell_goes_on(rest: str) -> None:
+    assert from_argv(["--speculative-num-steps", "1", *rest.split()]) == {"speculative_num_steps": 1}
+
+
+@pytest.mark.parametrize("end", [";", "&"])
+def test_what_ends_a_command_may_stick_to_it(end: str) -> None:
+    assert from_argv(["--port", f"8000{end}", "--x", "1"]) == {"port": 8000}
 
 
 @pytest.mark.parametrize(

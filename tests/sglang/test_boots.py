@@ -55,6 +55,24 @@ def test_real_logs(name: str, state: str, stage: str, samples: int | None, accep
     json.dumps(shown, allow_nan=False)
 
 
+@pytest.mark.parametrize("by", data.RELAYS)
+@pytest.mark.parametrize("name", data.logs())
+def test_a_real_log_that_was_handed_on_tells_the_same(name: str, by: str) -> None:
+    text, relayed = data.capture(name), data.handed_on(data.capture(name), by)
+    plain, found = (boot_json(read_log(each)[0]) for each in (text, relayed))
+    for boot, log in ((plain, text), (found, relayed)):
+        failure = boot["failure"]
+        if isinstance(failure, dict):  # a line that was cut is several
+            assert failure["cause"][:40] in log.split("\n")[failure.pop("line") - 1].replace("\\u003e", ">")
+    assert found == plain
+
+
+def test_the_time_of_who_hands_it_on_where_sglang_tells_none() -> None:
+    text = "INFO:     Uvicorn running on http://127.0.0.1:8000\nThe server is fired up and ready to roll!\n"
+    (boot,) = read_log(data.handed_on(text, "docker logs -t"))
+    assert (boot.started_at, boot.ready_at) == ("2026-11-29 16:30:36", "2026-11-29 16:30:36")
+
+
 def test_ready_at_of_a_server_that_never_listened_is_null() -> None:
     (refused,) = read_log(data.capture("port_in_use_0.5.9.log"))
     assert refused.ready_at is None
@@ -78,6 +96,29 @@ def test_a_requested_value_in_an_echoed_command() -> None:
     (boot,) = read_log(text)
     (change,) = boot.adjusted
     assert (change.name, change.requested, change.effective) == ("speculative_num_draft_tokens", 4, 6)
+
+
+def test_an_echoed_command_with_lists_and_a_pipe_was_not_adjusted() -> None:
+    text = (
+        "Running: python -m sglang.launch_server --model-path /m --lora-paths a=/x b=/y --cuda-graph-bs 1 2 4 8 "
+        "--speculative-num-steps 1 2>&1 | tee server.log\n[2026-11-29 10:00:00] server_args=ServerArgs("
+        "model_path='/m', cuda_graph_bs=[1, 2, 4, 8], lora_paths=[LoRARef(x=1)], speculative_num_steps=1)\n"
+    )
+    (boot,) = read_log(text)
+    assert boot.adjusted == ()
+
+
+def test_a_secret_in_an_echoed_command_is_neither_shown_nor_adjusted() -> None:
+    """Also one of digits alone, which is a number on a command line and text in the record."""
+    text = (
+        "+ python -m sglang.launch_server --model-path /m --api-key hunter2hunter2 --admin-api-key 12345678 "
+        "--ssl-keyfile-password=pw-pw-pw-1\n[2026-11-29 10:00:00] server_args=ServerArgs(model_path='/m', "
+        "api_key='hunter2hunter2', admin_api_key='12345678', ssl_keyfile_password='pw-pw-pw-1', port=1)\n"
+    )
+    for log in (text, text.replace("api_key='hunter2hunter2'", "api_key=None")):
+        (boot,) = read_log(log)
+        assert boot.adjusted == ()
+        assert not any(secret in repr(boot) for secret in ("hunter2", "12345678", "pw-pw"))
 
 
 def test_several_boots_in_one_file() -> None:

@@ -14,6 +14,14 @@ from tests.sglang import data
 _HEAD = "[10:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):\n"
 _TARGET = "[10:00:00] Load weight begin.\n[10:00:00] Load weight end. elapsed=1 s, type=A, avail mem=1 GB\n"
 _DRAFT = _TARGET + "[10:00:00] Load weight begin.\n"
+# ServerArgs.__post_init__ reads the model's configuration (0.5.9, server_args.py), the deeper the longer.
+_BELOW_ARGUMENTS = (
+    "Traceback (most recent call last):\n"
+    '  File "/s/sglang/srt/server_args.py", line 700, in __post_init__\n    self._handle_model_specific()\n'
+    + '  File "/s/sglang/srt/configs/model_config.py", line 90, in __init__\n    self.hf_config = get_config(\n'
+    * 200
+    + '  File "/s/transformers/configuration_utils.py", line 658, in get_config_dict\n    load(path)\n'
+)
 
 
 def _code(text: str) -> str | None:
@@ -114,14 +122,34 @@ def test_real_logs_without_a_failure(name: str) -> None:
         ("watchdog", "[10:00:00 TP0] Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=False)\n"),
         ("warmup", "[10:00:00] Initialization failed. warmup error: Traceback (most recent call last):\n"
          "AssertionError: res=<Response [500]>\n"),
+        ("weights-missing", _HEAD + "RuntimeError: Cannot find any model weights with `/dev/shm/kimi`\n"),
+        ("weights-missing", _HEAD + "OSError: /dev/shm/kimi does not appear to have a file named config.json\n"),
+        ("weights-missing", _DRAFT + _HEAD + "RuntimeError: Cannot find any model weights with `/m/lm_head-shape`\n"),
+        ("unknown", _HEAD + "RuntimeError: unable to open shared memory object </torch_1_2> in read-write mode: "
+         "Too many open files (24)\n"),
+        ("unknown", _HEAD + "PermissionError: [Errno 13] Permission denied: '/dev/shm/nccl-x'\n"),
+        ("unknown", _HEAD + "OSError: [Errno 28] No space left on device: '/root/.cache/x'\n"),
+        ("shm-full", _HEAD + "RuntimeError: unable to write to file </torch_1_2>: No space left on device (28)\n"),
+        ("shm-full", _HEAD + "RuntimeError: unable to allocate shared memory(shm) for file </x>: No space left on device\n"),
+        ("shm-full", _HEAD + "OSError: [Errno 28] No space left on device: '/psm_1a2b'\n"),
+        ("shm-full", _HEAD + "RuntimeError: NCCL error: unhandled system error. Last error: Error while creating shared "
+         "memory segment /dev/shm/nccl-x (size 33030528)\n"),
+        ("unknown", _BELOW_ARGUMENTS + "PermissionError: [Errno 13] Permission denied: '/m/config.json'\n"),
+        ("unknown", _BELOW_ARGUMENTS + "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)\n"),
+        ("unknown", _BELOW_ARGUMENTS + "ImportError: This modeling file requires the following packages: tiktoken.\n"),
+        ("unknown", _BELOW_ARGUMENTS + "ValueError: The checkpoint you are trying to load has model type `kimi_k25` but "
+         "Transformers does not recognize this architecture.\n"),
+        ("draft-arch", _DRAFT + _HEAD + "ValueError: The checkpoint you are trying to load has model type `x` but "
+         "Transformers does not recognize this architecture.\n"),
+        ("weights-missing", _BELOW_ARGUMENTS + "OSError: /m does not appear to have a file named config.json.\n"),
         ("unknown", _HEAD + "KeyError: 'model.layers.3.mlp'\n"),
         ("unknown", _HEAD),
     ],
 )  # fmt: skip
 def test_each_code(code: str, text: str) -> None:
     assert _code(text) == code
-    # In the same words behind the prefixes of a relay.
-    assert _code("".join(f"sglang-1  | {line}\n" for line in text.splitlines())) == code
+    for by in data.RELAYS:
+        assert _code(data.handed_on(text, by)) == code, by
 
 
 def test_a_driver_of_the_whole_node_is_the_last_resort() -> None:
@@ -156,6 +184,12 @@ def test_a_rank_that_is_killed_first_explains_the_others() -> None:
     failure = first_cause(text)
     assert failure is not None
     assert (failure.code, failure.line) == ("rank-died", 1)
+
+
+def test_an_exception_that_is_not_named_keeps_the_stage_of_its_head() -> None:
+    failure = first_cause(_DRAFT + _HEAD + '  File "x.py", line 1, in y\n')
+    assert failure is not None
+    assert (failure.code, failure.stage) == ("unknown", "loading-draft")
 
 
 def test_a_failing_request_of_a_serving_server_is_no_failure() -> None:
