@@ -74,7 +74,7 @@ class Exchange:
     headers: Mapping[str, str]
     body: Any
     number: int
-    # Called before the last byte: whoever has that byte may already send the next request.
+    # Called before the end is told: whoever has read [DONE] may already send the next request.
     ending: Callable[[], None] = lambda: None
 
     def send(self, data: bytes) -> None:
@@ -87,8 +87,8 @@ class Exchange:
         self.chunk(b"data: " + json.dumps(value).encode() + b"\n\n")
 
     def end(self) -> None:
-        self.chunk(b"data: [DONE]\n\n")
         self.ending()
+        self.chunk(b"data: [DONE]\n\n")
         self.send(b"0\r\n\r\n")
 
     def stream(
