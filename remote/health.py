@@ -15,7 +15,7 @@ from typing import Any
 
 from . import secrets
 from .errors import UnhealthyError
-from .intent import expected_ranks, http_host
+from .intent import endpoint, expected_ranks
 from .inventory import Node
 from .observe import generate_request
 from .pending import Pending
@@ -99,8 +99,7 @@ def wait_ready(
             "starttime_ticks": boot.starttime_ticks,
             "log": boot.log,
             "from_offset": from_offset,
-            "port": node.server.port,
-            "host": http_host(node.server),
+            **endpoint(node.server),
             "interval_s": 0.25,
             "health_every_s": HEALTH_EVERY_S,
         },
@@ -139,8 +138,7 @@ def _generated(session: Session, boot: Boot, watched: Watched) -> str:
     reply = session.request(
         "http",
         {
-            "port": node.server.port,
-            "host": http_host(node.server),
+            **endpoint(node.server),
             "requests": [generate_request(secrets.headers(node.server, os.environ), GENERATE_TIMEOUT_S)],
         },
         timeout_s=GENERATE_TIMEOUT_S + 10,

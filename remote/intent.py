@@ -32,6 +32,16 @@ def http_host(server: ServerEntry) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
+def uses_tls(server: ServerEntry) -> bool:
+    """Whether it speaks HTTPS: `ssl_certfile` decides (server_args.py and http_server.py, from 0.5.10)."""
+    return bool(wanted_args(server).get("ssl_certfile"))
+
+
+def endpoint(server: ServerEntry) -> dict[str, Any]:
+    """{port, host, tls}: where and how the node itself asks its server, as every operation there takes it."""
+    return {"port": server.port, "host": http_host(server), "tls": uses_tls(server)}
+
+
 def uses_no_gpu(node: Node) -> bool:
     """Whether the node's server runs on the CPU."""
     return wanted_args(node.server).get("device") == "cpu"

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import bundles, fixes, ownership, secrets, wiring
 from .cache import Contents
-from .intent import draft_config_path, http_host, model_config_path, our_gpus, wanted_args
+from .intent import draft_config_path, endpoint, model_config_path, our_gpus, wanted_args
 from .inventory import Node, command
 from .picture import ConfigFile, Facts, Picture
 from .redact import clean_tree, printable
@@ -87,8 +87,7 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
         key = secrets.headers(server, os.environ)
         get = {"method": "GET", "body": None, "headers": key, "max_bytes": MAX_REPLY_BYTES}
         wanted["http"] = {
-            "port": server.port,
-            "host": http_host(server),
+            **endpoint(server),
             "requests": [
                 {"name": "health", "path": "/health", "timeout_s": HEALTH_TIMEOUT_S, **get},
                 {"name": "server_info", "path": "/server_info", "timeout_s": HEALTH_TIMEOUT_S, **get},
