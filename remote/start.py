@@ -15,13 +15,17 @@ from .work import Done, Work, new_id
 
 @dataclass(frozen=True)
 class Boot:
-    """A server that was started: its process by pid and start time, and its log."""
+    """A server that was started: its process by pid and start time, and its log.
+
+    `alive`: it still ran when its start was read back.
+    """
 
     boot_id: str
     pid: int
     starttime_ticks: int
     start_time: float
     log: str
+    alive: bool = True
 
 
 def start_server(work: Work, plan: Plan) -> tuple[Done, Boot | None]:
@@ -60,7 +64,8 @@ def start(work: Work, *, detail: str) -> tuple[Done, Boot]:
         action="start",
         detail=detail,
     )
-    boot = Boot(reply["boot_id"], reply["pid"], reply["starttime_ticks"], reply["start_time"], reply["log"])
+    known = ("boot_id", "pid", "starttime_ticks", "start_time", "log", "alive")
+    boot = Boot(**{key: reply[key] for key in known})
     kept = f"; the log found there is kept as {reply['kept']}" if reply.get("kept") else ""
     summary = f"pid {boot.pid}, log {boot.log}{kept}"
     work.reporter.done("start", summary, changed=True)

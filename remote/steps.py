@@ -151,7 +151,10 @@ def stop(
 def start_only(
     session: Session, bundle: Bundle, reporter: Reporter, *, confirm: Confirm, dry_run: bool, wait_s: float
 ) -> Stepped:
-    """Start the server where none runs. RefusedError when one does: `inv restart` is for that."""
+    """Start the server where none runs. RefusedError when one does: `inv restart` is for that.
+
+    UnhealthyError when it ended at once.
+    """
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
     refuse_adjusted_arguments(picture)
     owned = picture.ownership
@@ -161,7 +164,11 @@ def start_only(
     plan = _only(Action("start", True, f"start server '{session.node.server_name}'"))
 
     def act(work: Work) -> None:
-        work.actions.append(start(work, detail=plan.action("start").detail)[0])
+        done, boot = start(work, detail=plan.action("start").detail)
+        work.actions.append(done)
+        if not boot.alive:
+            # Nothing is waited for: it says at once why the server ended.
+            wait_ready(work.session, boot, work.reporter)
 
     return _carry_out(session, picture, plan, reporter, "start", confirm, dry_run, wait_s, act)
 
