@@ -13,7 +13,7 @@ from .errors import ExitCode
 from .interrupted import observe_settled
 from .observe import observe
 from .picture import Picture
-from .plan import Plan, build
+from .plan import Plan, build, refuse_several_nodes
 from .pristine import from_pristine
 from .proofs import prove
 from .purge import purge
@@ -87,6 +87,7 @@ def deploy_fix(
     bench: Load | None = None,
 ) -> Deployed:
     """The whole procedure on one node; with `bench` it is measured before the old server stops, and after."""
+    refuse_several_nodes(session.node)
     name = session.node.name
     picture, found, plan = plan_deploy(
         session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, pristine=pristine

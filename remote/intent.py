@@ -65,6 +65,11 @@ def our_gpus(node: Node) -> frozenset[int] | None:
     return frozenset(base + step * rank for rank in range(expected_ranks(node.server)))
 
 
+def spanned_nodes(server: ServerEntry) -> int:
+    """Over how many nodes one such server runs."""
+    return _number(server, "nnodes") or 1
+
+
 def expected_ranks(server: ServerEntry) -> int:
     """Scheduler processes of one node: tp x pp, and x dp unless attention shares them.
 
@@ -72,9 +77,8 @@ def expected_ranks(server: ServerEntry) -> int:
     """
     tp, pp = _number(server, "tp_size") or 1, _number(server, "pp_size") or 1
     dp = _number(server, "dp_size") or 1
-    nodes = _number(server, "nnodes") or 1
     attention = bool(wanted_args(server).get("enable_dp_attention"))
-    return max(1, tp * pp * (1 if attention else dp) // nodes)
+    return max(1, tp * pp * (1 if attention else dp) // spanned_nodes(server))
 
 
 def capturing_ranks(server: ServerEntry) -> int:

@@ -14,7 +14,8 @@ from . import secrets
 from .checks import Check
 from .errors import RefusedError, UsageError
 from .fixes import FileState
-from .intent import model_config_path, uses_no_gpu, wanted_args
+from .intent import model_config_path, spanned_nodes, uses_no_gpu, wanted_args
+from .inventory import Node
 from .ownership import Process
 from .picture import Picture
 from .sglang import speculation
@@ -105,6 +106,23 @@ def build(picture: Picture, checks: Sequence[Check], *, starts: bool = True) -> 
         Action("health", False, "wait until it generates" if reasons else "it generates"),
     )
     return Plan(actions, code, config, purge, to_end, bool(reasons))
+
+
+def refuse_several_nodes(node: Node) -> None:
+    """A server over several nodes is not started, nor waited for: that takes all of its nodes at once.
+
+    The first node's ranks wait for the others', and the others never log that they are ready, nor generate
+    (entrypoints/engine.py, node_rank >= 1, all versions).
+    """
+    nodes = spanned_nodes(node.server)
+    if nodes > 1:
+        raise UsageError(
+            f"{node.name}: server '{node.server_name}' has nnodes: {nodes}, and servers over several nodes"
+            " are not supported: fixops starts none and waits for none",
+            hint="put the fix on each of its nodes (inv push-fix, then inv purge-pycache), start it as you"
+            f" do, and look with: inv verify --node {node.name}",
+            node=node.name,
+        )
 
 
 def refuse_adjusted_arguments(picture: Picture) -> None:

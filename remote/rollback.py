@@ -14,7 +14,7 @@ from .errors import ExitCode, RefusedError
 from .interrupted import observe_settled
 from .observe import observe
 from .picture import Picture
-from .plan import Action, Plan, refuse_adjusted_arguments, refuse_start
+from .plan import Action, Plan, refuse_adjusted_arguments, refuse_several_nodes, refuse_start
 from .proofs import prove
 from .proofs.restored import restored
 from .purge import purge
@@ -70,6 +70,7 @@ def rollback(
     RefusedError when there is none, or when a file was changed since (unless `force`).
     """
     node = session.node
+    refuse_several_nodes(node)
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s)
     manifest = choose(picture, to)
     plan = _plan(picture, manifest, force=force)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from .bundles import Bundle
 from .errors import ExitCode
-from .intent import expected_ranks
+from .intent import expected_ranks, spanned_nodes
 from .observe import observe
 from .ownership import Group
 from .picture import Picture, outcome
@@ -66,6 +66,9 @@ class Status:
 def status(session: Session, bundle: Bundle) -> Status:
     picture = observe(session, bundle)
     state, why = judge(picture)
+    nodes = spanned_nodes(session.node.server)
+    # Only the first of them ever says that it is ready.
+    why += f" (one of {nodes} nodes of the server)" if nodes > 1 else ""
     return Status(session.node.name, picture, state, why)
 
 

@@ -15,7 +15,7 @@ from .kill import end, kill_stale
 from .observe import observe
 from .ownership import Group
 from .picture import Picture
-from .plan import Action, Plan, build, refuse_adjusted_arguments, refuse_start
+from .plan import Action, Plan, build, refuse_adjusted_arguments, refuse_several_nodes, refuse_start
 from .proofs import prove
 from .purge import purge
 from .push import check_imports, push
@@ -155,6 +155,7 @@ def start_only(
 
     UnhealthyError when it ended at once.
     """
+    refuse_several_nodes(session.node)
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
     refuse_adjusted_arguments(picture)
     owned = picture.ownership
@@ -177,6 +178,7 @@ def restart(
     session: Session, bundle: Bundle, reporter: Reporter, *, confirm: Confirm, dry_run: bool, wait_s: float
 ) -> Stepped:
     """Stop, free, start, wait until it generates. Files stay as they are."""
+    refuse_several_nodes(session.node)
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
     refuse_adjusted_arguments(picture)
     refuse_start(picture)
@@ -210,6 +212,7 @@ def restart(
 
 def health(session: Session, bundle: Bundle, reporter: Reporter) -> Stepped:
     """Wait until the server that runs is ready. UnhealthyError when there is none, or it fails."""
+    refuse_several_nodes(session.node)
     picture = observe(session, bundle, probe=False)
     owned = picture.ownership
     group: Group | None = owned.server if owned else None
