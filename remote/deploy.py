@@ -95,13 +95,15 @@ def deploy_fix(
     if dry_run:
         planned = tuple(planned_json(action) for action in plan.actions)
         return Deployed(name, None, planned, tuple(found), picture, True)
-    if not plan.changes:
+    if not plan.changes and plan.awaits is None:
         in_place = tuple(unchanged(action).to_json() for action in plan.actions)
         done = Deployed(name, None, in_place, tuple(found), picture, False)
         return _measured(session, reporter, done, bench, None)
-    confirm(plan)
+    if plan.changes:
+        confirm(plan)
     benches = None
-    if bench is not None:
+    # A server that is still starting cannot be measured: its own figures come after the wait.
+    if bench is not None and plan.awaits is None:
         from .bench import around
 
         benches = around.before(session, picture, found, reporter, bench)

@@ -21,9 +21,9 @@ from .observe import generate_request
 from .pending import Pending
 from .picture import outcome
 from .reporting import Reporter
+from .running import Boot
 from .session import Session
 from .sglang import failures, progress
-from .start import Boot
 from .work import Done
 
 # How much of the log's end is kept to name the first cause of a failure.
@@ -79,7 +79,6 @@ def wait_ready(
     boot: Boot,
     reporter: Reporter,
     *,
-    from_offset: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Done:
     """Follow the boot on the node until it is ready; UnhealthyError with the first cause when not.
@@ -98,7 +97,7 @@ def wait_ready(
             "pid": boot.pid,
             "starttime_ticks": boot.starttime_ticks,
             "log": boot.log,
-            "from_offset": from_offset,
+            "from_offset": boot.offset,
             **endpoint(node.server),
             "interval_s": 0.25,
             "health_every_s": HEALTH_EVERY_S,

@@ -4,28 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
 
 from .errors import RefusedError
 from .inventory import command
 from .plan import Plan
+from .running import Boot
 from .secrets import expand
 from .work import Done, Work, new_id
-
-
-@dataclass(frozen=True)
-class Boot:
-    """A server that was started: its process by pid and start time, and its log.
-
-    `alive`: it still ran when its start was read back.
-    """
-
-    boot_id: str
-    pid: int
-    starttime_ticks: int
-    start_time: float
-    log: str
-    alive: bool = True
 
 
 def start_server(work: Work, plan: Plan) -> tuple[Done, Boot | None]:

@@ -13,7 +13,6 @@ from .health import wait_ready
 from .interrupted import observe_settled
 from .kill import end, kill_stale
 from .observe import observe
-from .ownership import Group
 from .picture import Picture
 from .plan import Action, Plan, build, refuse_adjusted_arguments, refuse_several_nodes, refuse_start
 from .proofs import prove
@@ -21,9 +20,9 @@ from .purge import purge
 from .push import check_imports, push
 from .relaunch import relaunch
 from .reporting import Reporter
+from .running import boot_of
 from .session import Session
-from .start import Boot, refuse_if_up, start
-from .status import boot_id
+from .start import refuse_if_up, start
 from .work import Work, locked, planned_json, unchanged
 
 Confirm = Callable[[Plan], bool]
@@ -214,24 +213,12 @@ def health(session: Session, bundle: Bundle, reporter: Reporter) -> Stepped:
     """Wait until the server that runs is ready. UnhealthyError when there is none, or it fails."""
     refuse_several_nodes(session.node)
     picture = observe(session, bundle, probe=False)
-    owned = picture.ownership
-    group: Group | None = owned.server if owned else None
-    node = session.node
-    if group is None or group.launcher is None:
+    boot, node = boot_of(picture), session.node
+    if boot is None:
         raise UnhealthyError(
             f"{node.name}: no server of ours runs", hint=f"inv restart --node {node.name}", node=node.name
         )
-    launcher = group.launcher
-    log = picture.facts.get("log") or {}
-    starts = [boot["offset"] for boot in log.get("boots", [])]
-    boot = Boot(
-        boot_id=boot_id(picture) or "",
-        pid=launcher.pid,
-        starttime_ticks=launcher.starttime_ticks,
-        start_time=launcher.start_time,
-        log=node.server.log,
-    )
-    done = wait_ready(session, boot, reporter, from_offset=starts[-1] if starts else 0)
+    done = wait_ready(session, boot, reporter)
     return Stepped(node.name, (done.to_json(),))
 
 

@@ -24,8 +24,8 @@ from remote.node import http, watch
 from remote.observe import sections
 from remote.proofs import prove
 from remote.reporting import Silent
+from remote.running import Boot
 from remote.session import Session
-from remote.start import Boot
 from tests import pictures
 from tests.bench import kit
 from tests.certificates import server_context
