@@ -18,7 +18,7 @@ from .intent import expected_ranks, model_config_path, spanned_nodes, uses_no_gp
 from .inventory import Node
 from .ownership import Process
 from .picture import Picture
-from .running import Boot, boot_of, silent_s, still_starting
+from .running import Boot, boot_of, launcher, silent_s, still_starting
 from .sglang import speculation
 
 # A running server on which one of these fails is not the one that is meant: it is started anew.
@@ -101,9 +101,7 @@ def build(picture: Picture, checks: Sequence[Check], *, starts: bool = True) -> 
         ),
         _purge(purge, picture),
         _kill(to_end, picture, reasons),
-        Action(
-            "free-gpus", bool(to_end), "wait until the GPUs' memory is back" if to_end else "nothing to free"
-        ),
+        _free(to_end, picture, restart=bool(reasons)),
         Action("start", bool(reasons), reasons[0] if reasons else _left(picture, awaits)),
         Action("health", False, "wait until it generates" if reasons or awaits else "it generates"),
     )
@@ -365,6 +363,16 @@ def _purge(purge: Sequence[str], picture: Picture) -> Action:
     modules: dict[str, Any] = dict(picture.facts["bytecode"])
     count = sum(len(modules[path]["pycs"]) for path in purge)
     return Action("purge-pycache", True, f"remove {count} pycs of {len(purge)} modules")
+
+
+def _free(to_end: Sequence[Process], picture: Picture, *, restart: bool) -> Action:
+    first = launcher(picture)
+    if not to_end:
+        return Action("free-gpus", False, "nothing to free")
+    if first is not None and not restart:
+        # It is left to run, so that their memory never comes back.
+        return Action("free-gpus", False, f"the server, pid {first.pid}, holds them")
+    return Action("free-gpus", True, "wait until the GPUs' memory is back")
 
 
 def _kill(to_end: Sequence[Process], picture: Picture, reasons: Sequence[str]) -> Action:

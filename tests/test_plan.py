@@ -85,8 +85,9 @@ def test_an_orphan_beside_a_good_server_goes_without_a_restart() -> None:
     facts = healthy()
     orphan(facts)
     found = plan(facts)
-    assert would(found) == {"kill-stale", "free-gpus"}
+    assert would(found) == {"kill-stale"}
     assert [process.pid for process in found.to_end] == [900]
+    assert found.action("free-gpus").detail == "the server, pid 100, holds them"
 
 
 def test_a_server_from_before_the_fix_is_started_anew() -> None:
@@ -253,7 +254,7 @@ def test_what_is_stale_beside_one_that_is_loading_goes_alone() -> None:
     orphan(facts)
     found = plan(facts)
     assert [process.pid for process in found.to_end] == [900]
-    assert not found.restart
+    assert would(found) == {"kill-stale"}
     assert found.awaits is not None
 
 
