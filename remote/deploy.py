@@ -107,7 +107,8 @@ def deploy_fix(
         from .bench import around
 
         benches = around.before(session, picture, found, reporter, bench)
-    with locked(session, f"deploy-fix {bundle.name}", reporter, seen=picture.journal, wait_s=wait_s) as work:
+    command = f"deploy-fix {bundle.name}"
+    with locked(session, command, reporter, seen=picture, ends=plan.to_end, wait_s=wait_s) as work:
         apply(work, plan, picture)
         after = observe(session, bundle)
     actions = tuple(each.to_json() for each in work.actions)

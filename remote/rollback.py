@@ -79,7 +79,7 @@ def rollback(
         return RolledBack(node.name, manifest["id"], planned, (), picture, True)
     confirm(plan)
     name = f"rollback {manifest['id']}"
-    with locked(session, name, reporter, seen=picture.journal, wait_s=wait_s) as work:
+    with locked(session, name, reporter, seen=picture, ends=plan.to_end, wait_s=wait_s) as work:
         _apply(work, plan, manifest, force=force)
         after = observe(session, bundle)
     found = restored(prove(after), after, manifest)

@@ -13,6 +13,7 @@ from .health import wait_ready
 from .interrupted import observe_settled
 from .kill import end, kill_stale
 from .observe import observe
+from .ownership import Process
 from .picture import Picture
 from .plan import Action, Plan, build, refuse_adjusted_arguments, refuse_several_nodes, refuse_start
 from .proofs import prove
@@ -111,7 +112,7 @@ def _carry_out(
     if not any(action.would_change for action in actions):
         return Stepped(node, tuple(unchanged(action).to_json() for action in actions))
     confirm(plan)
-    with locked(session, name, reporter, seen=picture.journal, wait_s=wait_s) as work:
+    with locked(session, name, reporter, seen=picture, ends=plan.to_end, wait_s=wait_s) as work:
         act(work)
     return Stepped(node, tuple(each.to_json() for each in work.actions), work.deploy_id)
 
@@ -134,10 +135,12 @@ def stop(
 ) -> Stepped:
     """End the server and what is stale beside it, and wait for the GPUs' memory."""
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
-    to_end = picture.ownership.to_end() if picture.ownership else []
+    to_end = tuple(picture.ownership.to_end()) if picture.ownership else ()
     detail = "end " + ", ".join(f"{p.pid} {p.title.split()[0]}" for p in to_end) if to_end else "nothing runs"
     plan = _only(
-        Action("stop", bool(to_end), detail), Action("free-gpus", bool(to_end), "wait for the GPUs' memory")
+        Action("stop", bool(to_end), detail),
+        Action("free-gpus", bool(to_end), "wait for the GPUs' memory"),
+        to_end=to_end,
     )
 
     def act(work: Work) -> None:
@@ -222,5 +225,5 @@ def health(session: Session, bundle: Bundle, reporter: Reporter) -> Stepped:
     return Stepped(node.name, (done.to_json(),))
 
 
-def _only(*actions: Action) -> Plan:
-    return Plan(actions=actions, code=(), config=(), purge=(), to_end=(), restart=False)
+def _only(*actions: Action, to_end: tuple[Process, ...] = ()) -> Plan:
+    return Plan(actions=actions, code=(), config=(), purge=(), to_end=to_end, restart=False)

@@ -13,6 +13,7 @@ from remote import steps
 from remote.errors import ExitCode, UnhealthyError
 from remote.reporting import Silent
 from remote.steps import Stepped
+from remote.work import Outdated
 from tests import changes, pictures
 
 STARTED = {
@@ -24,6 +25,7 @@ STARTED = {
     "alive": True,
     "kept": None,
 }
+NOBODY = {"processes": [], "listeners": []}
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
 
 
@@ -31,12 +33,14 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n
 class Scripted:
     """A session with a node on which no server runs."""
 
+    procs: dict[str, Any] = field(default_factory=lambda: {"procs": NOBODY})
     started: dict[str, Any] = field(default_factory=lambda: dict(STARTED))
     log: str = ""
     asked: list[str] = field(default_factory=list)
     node: Any = pictures.NODE
     who: str = "tester@here"
     alive: bool = True
+    hello: dict[str, Any] = field(default_factory=lambda: {"uid": pictures.UID})
 
     @property
     def helper(self) -> Scripted:
@@ -46,6 +50,7 @@ class Scripted:
         self.asked.append(op)
         replies = {
             "lock": {"took_over": None, "waited_for": None, "journal_tail": []},
+            "observe": self.procs,
             "start": self.started,
             "unlock": {},
         }
@@ -74,12 +79,21 @@ def test_a_start_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Scripted()
     (action,) = start(session, monkeypatch).actions
     assert action["changed"]
-    assert session.asked == ["lock", "start", "unlock"]
+    assert session.asked == ["lock", "observe", "start", "unlock"]
 
 
 def test_a_server_that_ended_at_once_is_told_with_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnhealthyError, match=r"gpu-oom: .*OutOfMemoryError") as caught:
-        start(Scripted({**STARTED, "alive": False}, OOM), monkeypatch)
+        start(Scripted(started={**STARTED, "alive": False}, log=OOM), monkeypatch)
     assert caught.value.exit_code == ExitCode.UNHEALTHY
     (action,) = caught.value.data["actions"]
     assert (action["id"], action["changed"]) == ("start", True)
+
+
+def test_a_server_that_somebody_started_by_hand_meanwhile_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the reading that was planned on and the lock, which no journal tells of."""
+    by_hand = pictures.healthy()["procs"]
+    session = Scripted(procs={"procs": {**by_hand, "listeners": []}})
+    with pytest.raises(Outdated, match="pid 100 is the server now"):
+        start(session, monkeypatch)
+    assert session.asked == ["lock", "observe", "unlock"]
