@@ -107,8 +107,7 @@ def changing(
                         **more,
                     )
                 except Outdated as since:
-                    who, what = since.operation.get("who"), since.operation.get("command")
-                    reporter.note(f"{who} changed the node meanwhile ({what}): planning anew")
+                    reporter.note(f"{since}: planning anew")
             raise LockedError(
                 f"{session.node.name}: others change it faster than a plan can be made",
                 hint=f"inv history --node {session.node.name}",

@@ -13,7 +13,7 @@ from .errors import ExitCode
 from .interrupted import observe_settled
 from .observe import observe
 from .picture import Picture
-from .plan import Plan, build
+from .plan import Plan, build, refuse_several_nodes
 from .pristine import from_pristine
 from .proofs import prove
 from .purge import purge
@@ -87,6 +87,7 @@ def deploy_fix(
     bench: Load | None = None,
 ) -> Deployed:
     """The whole procedure on one node; with `bench` it is measured before the old server stops, and after."""
+    refuse_several_nodes(session.node)
     name = session.node.name
     picture, found, plan = plan_deploy(
         session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, pristine=pristine
@@ -94,17 +95,20 @@ def deploy_fix(
     if dry_run:
         planned = tuple(planned_json(action) for action in plan.actions)
         return Deployed(name, None, planned, tuple(found), picture, True)
-    if not plan.changes:
+    if not plan.changes and plan.awaits is None:
         in_place = tuple(unchanged(action).to_json() for action in plan.actions)
         done = Deployed(name, None, in_place, tuple(found), picture, False)
         return _measured(session, reporter, done, bench, None)
-    confirm(plan)
+    if plan.changes:
+        confirm(plan)
     benches = None
-    if bench is not None:
+    # A server that is still starting cannot be measured: its own figures come after the wait.
+    if bench is not None and plan.awaits is None:
         from .bench import around
 
         benches = around.before(session, picture, found, reporter, bench)
-    with locked(session, f"deploy-fix {bundle.name}", reporter, seen=picture.journal, wait_s=wait_s) as work:
+    command = f"deploy-fix {bundle.name}"
+    with locked(session, command, reporter, seen=picture, ends=plan.to_end, wait_s=wait_s) as work:
         apply(work, plan, picture)
         after = observe(session, bundle)
     actions = tuple(each.to_json() for each in work.actions)

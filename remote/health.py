@@ -15,15 +15,15 @@ from typing import Any
 
 from . import secrets
 from .errors import UnhealthyError
-from .intent import expected_ranks, http_host
+from .intent import endpoint, expected_ranks
 from .inventory import Node
 from .observe import generate_request
 from .pending import Pending
 from .picture import outcome
 from .reporting import Reporter
+from .running import Boot
 from .session import Session
 from .sglang import failures, progress
-from .start import Boot
 from .work import Done
 
 # How much of the log's end is kept to name the first cause of a failure.
@@ -79,7 +79,6 @@ def wait_ready(
     boot: Boot,
     reporter: Reporter,
     *,
-    from_offset: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Done:
     """Follow the boot on the node until it is ready; UnhealthyError with the first cause when not.
@@ -98,9 +97,8 @@ def wait_ready(
             "pid": boot.pid,
             "starttime_ticks": boot.starttime_ticks,
             "log": boot.log,
-            "from_offset": from_offset,
-            "port": node.server.port,
-            "host": http_host(node.server),
+            "from_offset": boot.offset,
+            **endpoint(node.server),
             "interval_s": 0.25,
             "health_every_s": HEALTH_EVERY_S,
         },
@@ -139,8 +137,7 @@ def _generated(session: Session, boot: Boot, watched: Watched) -> str:
     reply = session.request(
         "http",
         {
-            "port": node.server.port,
-            "host": http_host(node.server),
+            **endpoint(node.server),
             "requests": [generate_request(secrets.headers(node.server, os.environ), GENERATE_TIMEOUT_S)],
         },
         timeout_s=GENERATE_TIMEOUT_S + 10,

@@ -33,6 +33,16 @@ def http_host(server: ServerEntry) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
+def uses_tls(server: ServerEntry) -> bool:
+    """Whether it speaks HTTPS: `ssl_certfile` decides (server_args.py and http_server.py, from 0.5.10)."""
+    return bool(wanted_args(server).get("ssl_certfile"))
+
+
+def endpoint(server: ServerEntry) -> dict[str, Any]:
+    """{port, host, tls}: where and how the node itself asks its server, as every operation there takes it."""
+    return {"port": server.port, "host": http_host(server), "tls": uses_tls(server)}
+
+
 def uses_no_gpu(node: Node) -> bool:
     """Whether the node's server runs on the CPU."""
     return wanted_args(node.server).get("device") == "cpu"
@@ -56,6 +66,11 @@ def our_gpus(node: Node) -> frozenset[int] | None:
     return frozenset(base + step * rank for rank in range(expected_ranks(node.server)))
 
 
+def spanned_nodes(server: ServerEntry) -> int:
+    """Over how many nodes one such server runs."""
+    return _number(server, "nnodes") or 1
+
+
 def expected_ranks(server: ServerEntry) -> int:
     """Scheduler processes of one node: tp x pp, and x dp unless attention shares them.
 
@@ -63,9 +78,8 @@ def expected_ranks(server: ServerEntry) -> int:
     """
     tp, pp = _number(server, "tp_size") or 1, _number(server, "pp_size") or 1
     dp = _number(server, "dp_size") or 1
-    nodes = _number(server, "nnodes") or 1
     attention = bool(wanted_args(server).get("enable_dp_attention"))
-    return max(1, tp * pp * (1 if attention else dp) // nodes)
+    return max(1, tp * pp * (1 if attention else dp) // spanned_nodes(server))
 
 
 def capturing_ranks(server: ServerEntry) -> int:

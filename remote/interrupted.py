@@ -25,7 +25,7 @@ def put_back(session: Session, picture: Picture, reporter: Reporter, *, wait_s: 
     ids = pending(picture)
     if not ids:
         return False
-    with locked(session, "recover", reporter, seen=picture.journal, wait_s=wait_s) as work:
+    with locked(session, "recover", reporter, seen=picture, wait_s=wait_s) as work:
         reply = work.change("recover", {}, action="recover", detail=", ".join(ids))
     if reply["foreign"]:
         node = session.node.name

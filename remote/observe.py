@@ -12,7 +12,7 @@ from typing import Any
 
 from . import bundles, fixes, ownership, secrets, wiring
 from .cache import Contents
-from .intent import draft_config_path, http_host, model_config_path, our_gpus, wanted_args
+from .intent import draft_config_path, endpoint, model_config_path, our_gpus, wanted_args
 from .inventory import Node, command
 from .picture import ConfigFile, Facts, Picture
 from .redact import clean_tree, printable
@@ -66,7 +66,7 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
         "files": {"root": None, "paths": sources},
         "configs": {"paths": configs},
         "bytecode": {"root": None, "files": bundle_files(bundle), "env": env},
-        "procs": {"port": server.port, "command": server.command},
+        "procs": _procs(node),
         "gpus": {"timeout_s": GPU_TIMEOUT_S},
         "log": {
             "path": server.log,
@@ -87,8 +87,7 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
         key = secrets.headers(server, os.environ)
         get = {"method": "GET", "body": None, "headers": key, "max_bytes": MAX_REPLY_BYTES}
         wanted["http"] = {
-            "port": server.port,
-            "host": http_host(server),
+            **endpoint(server),
             "requests": [
                 {"name": "health", "path": "/health", "timeout_s": HEALTH_TIMEOUT_S, **get},
                 {"name": "server_info", "path": "/server_info", "timeout_s": HEALTH_TIMEOUT_S, **get},
@@ -97,6 +96,10 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
             ],
         }
     return wanted
+
+
+def _procs(node: Node) -> dict[str, Any]:
+    return {"port": node.server.port, "command": node.server.command}
 
 
 def bundle_files(bundle: bundles.Bundle) -> list[str]:
@@ -116,13 +119,24 @@ def observe(session: Session, bundle: bundles.Bundle, *, probe: bool = True) -> 
     facts = session.request(
         "observe", {"sections": sections(node, bundle, probe=probe)}, timeout_s=OBSERVE_TIMEOUT_S
     )
-    facts = {
-        name: clean_tree(found, printable) if name in STRANGERS else found for name, found in facts.items()
-    }
+    facts = _printable(facts)
     files = {} if "error" in facts.get("files", {"error": 0}) else facts["files"]
     more = _other_sources(node, facts, files)
     contents, compile_errors = _contents(session, files, bundle_files(bundle), more)
     return assemble(node, bundle, facts, contents, compile_errors, uid=session.helper.hello["uid"])
+
+
+def owners_now(session: Session, picture: Picture) -> ownership.Ownership | None:
+    """Whose the node's processes are by now. Who holds its GPUs is taken from the picture."""
+    node = session.node
+    facts = session.request("observe", {"sections": {"procs": _procs(node)}}, timeout_s=OBSERVE_TIMEOUT_S)
+    return _ownership(node, {**picture.facts, **_printable(facts)}, session.helper.hello["uid"])
+
+
+def _printable(facts: Facts) -> dict[str, Any]:
+    return {
+        name: clean_tree(found, printable) if name in STRANGERS else found for name, found in facts.items()
+    }
 
 
 def _other_sources(node: Node, facts: Facts, files: Mapping[str, Facts]) -> dict[str, str]:

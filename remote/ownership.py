@@ -12,6 +12,9 @@ from typing import Any
 
 Facts = Mapping[str, Any]
 
+# Roles of what a server starts for a while (remote/node/procs.py).
+_COME_AND_GO = ("member", "resource-tracker")
+
 
 @dataclass(frozen=True)
 class Process:
@@ -162,6 +165,34 @@ def assess(
         port_holder=holder,
         port_held=bool(listeners),
     )
+
+
+def news(before: Ownership, now: Ownership, ends: Iterable[Process]) -> str | None:
+    """What a plan that was made for `before`, and ends `ends`, does not know of `now`; None for nothing.
+
+    Another server, another listener on the port, or one more process to end. One that has gone is no news,
+    and neither is what comes and goes beside a server's own processes (compilers, for one).
+    """
+    was, first = _launcher_of(before), _launcher_of(now)
+    if _names([was]) != _names([first]):
+        return f"pid {first.pid} is the server now" if first else "the server has gone"
+    if (before.port_held, _names([before.port_holder])) != (now.port_held, _names([now.port_holder])):
+        return (
+            f"pid {now.port_holder.pid} listens now" if now.port_holder else "another listener has the port"
+        )
+    to_end = now.to_end() if _names([was]) & _names(ends) else [each.process for each in now.stale]
+    known = _names(before.to_end())
+    new = [p for p in to_end if p.role not in _COME_AND_GO and not _names([p]) <= known]
+    return f"pid {new[0].pid} {new[0].title} is there now" if new else None
+
+
+def _launcher_of(owned: Ownership) -> Process | None:
+    return owned.server.launcher if owned.server else None
+
+
+def _names(processes: Iterable[Process | None]) -> set[tuple[int, int]]:
+    """What tells a process from every other one: its pid and start."""
+    return {(each.pid, each.starttime_ticks) for each in processes if each is not None}
 
 
 def _with_other_launchers(

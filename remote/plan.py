@@ -14,9 +14,11 @@ from . import secrets
 from .checks import Check
 from .errors import RefusedError, UsageError
 from .fixes import FileState
-from .intent import model_config_path, uses_no_gpu, wanted_args
+from .intent import expected_ranks, model_config_path, spanned_nodes, uses_no_gpu, wanted_args
+from .inventory import Node
 from .ownership import Process
 from .picture import Picture
+from .running import Boot, boot_of, launcher, silent_s, still_starting
 from .sglang import speculation
 
 # A running server on which one of these fails is not the one that is meant: it is started anew.
@@ -62,6 +64,8 @@ class Plan:
     purge: tuple[str, ...]
     to_end: tuple[Process, ...]
     restart: bool
+    # A server that is still starting, and is the one that is meant: left alone, and waited for.
+    awaits: Boot | None = None
 
     @property
     def changes(self) -> bool:
@@ -83,6 +87,7 @@ def build(picture: Picture, checks: Sequence[Check], *, starts: bool = True) -> 
     code, config = code_writes(picture), config_writes(picture)
     purge = stale_modules(picture, code)
     reasons = _restart_reasons(picture, checks, code, config)
+    awaits = boot_of(picture) if _loading(picture, checks) and not reasons else None
     stale = [each.process for each in picture.ownership.stale] if picture.ownership else []
     to_end = tuple(picture.ownership.to_end() if reasons and picture.ownership else stale)
     if reasons and starts:
@@ -96,15 +101,28 @@ def build(picture: Picture, checks: Sequence[Check], *, starts: bool = True) -> 
         ),
         _purge(purge, picture),
         _kill(to_end, picture, reasons),
-        Action(
-            "free-gpus", bool(to_end), "wait until the GPUs' memory is back" if to_end else "nothing to free"
-        ),
-        Action(
-            "start", bool(reasons), reasons[0] if reasons else "the server that runs is the one that is meant"
-        ),
-        Action("health", False, "wait until it generates" if reasons else "it generates"),
+        _free(to_end, picture, restart=bool(reasons)),
+        Action("start", bool(reasons), reasons[0] if reasons else _left(picture, awaits)),
+        Action("health", False, "wait until it generates" if reasons or awaits else "it generates"),
     )
-    return Plan(actions, code, config, purge, to_end, bool(reasons))
+    return Plan(actions, code, config, purge, to_end, bool(reasons), awaits)
+
+
+def refuse_several_nodes(node: Node) -> None:
+    """A server over several nodes is not started, nor waited for: that takes all of its nodes at once.
+
+    The first node's ranks wait for the others', and the others never log that they are ready, nor generate
+    (entrypoints/engine.py, node_rank >= 1, all versions).
+    """
+    nodes = spanned_nodes(node.server)
+    if nodes > 1:
+        raise UsageError(
+            f"{node.name}: server '{node.server_name}' has nnodes: {nodes}, and servers over several nodes"
+            " are not supported: fixops starts none and waits for none",
+            hint="put the fix on each of its nodes (inv push-fix, then inv purge-pycache), start it as you"
+            f" do, and look with: inv verify --node {node.name}",
+            node=node.name,
+        )
 
 
 def refuse_adjusted_arguments(picture: Picture) -> None:
@@ -226,15 +244,48 @@ def _restart_reasons(
     if config:
         reasons.append("the draft's configuration changes")
     stale_only = picture.ownership is not None and picture.ownership.server is not None
+    loading = _loading(picture, checks)
     for check in checks:
         if check.verdict != "fail" or check.id not in _RESTART:
             continue
         if check.id == "process.single" and stale_only:
             continue  # what is stale beside a good server goes without a restart
+        if loading and _comes_with_time(check, picture):
+            continue
         reasons.append(check.observed)
     if any(c.id == "bytecode.fresh" and c.verdict == "fail" for c in checks):
         reasons.append("it may have loaded stale bytecode")
+    if loading and silent_s(picture) > picture.node.server.ready_timeout_s:
+        reasons.append(f"it has been starting without a word in its log for {silent_s(picture):.0f} s")
     return reasons
+
+
+def _loading(picture: Picture, checks: Sequence[Check]) -> bool:
+    """Is the running server on its way up? One that generates is there, whatever its log says."""
+    silent = any(check.id == "health.generate" and check.verdict == "fail" for check in checks)
+    return silent and still_starting(picture)
+
+
+def _comes_with_time(check: Check, picture: Picture) -> bool:
+    """Does this check fail only because the server is still starting? To end it now would throw away what
+    it has loaded."""
+    owned = picture.ownership
+    if owned is None or owned.server is None:
+        return False
+    if check.id == "process.owner":
+        return not owned.port_held
+    if check.id == "process.ranks":
+        return len(owned.server.ranks()) < expected_ranks(picture.node.server)
+    return check.id == "health.generate"
+
+
+def _left(picture: Picture, awaits: Boot | None) -> str:
+    """Why no server is started."""
+    if awaits is None or picture.boot is None:
+        return "the server that runs is the one that is meant"
+    return (
+        f"pid {awaits.pid} is the one that is meant, and still starting ({picture.boot.stage}): not restarted"
+    )
 
 
 def refuse_start(picture: Picture) -> None:
@@ -312,6 +363,16 @@ def _purge(purge: Sequence[str], picture: Picture) -> Action:
     modules: dict[str, Any] = dict(picture.facts["bytecode"])
     count = sum(len(modules[path]["pycs"]) for path in purge)
     return Action("purge-pycache", True, f"remove {count} pycs of {len(purge)} modules")
+
+
+def _free(to_end: Sequence[Process], picture: Picture, *, restart: bool) -> Action:
+    first = launcher(picture)
+    if not to_end:
+        return Action("free-gpus", False, "nothing to free")
+    if first is not None and not restart:
+        # It is left to run, so that their memory never comes back.
+        return Action("free-gpus", False, f"the server, pid {first.pid}, holds them")
+    return Action("free-gpus", True, "wait until the GPUs' memory is back")
 
 
 def _kill(to_end: Sequence[Process], picture: Picture, reasons: Sequence[str]) -> Action:

@@ -14,13 +14,14 @@ def relaunch(work: Work, plan: Plan) -> None:
     """Carry out the plan's last four actions, in their order; each is told as it comes true.
 
     Stops with UnhealthyError at the first that does not. Without a restart in the plan the server that
-    runs is left alone.
+    runs is left alone; one that is still starting is waited for.
     """
     work.actions.append(kill_stale(work, plan))
     work.actions.append(free_gpus(work, plan))
     done, boot = start_server(work, plan)
     work.actions.append(done)
-    if boot is None:
+    awaited = boot or plan.awaits
+    if awaited is None:
         work.actions.append(unchanged(plan.action("health")))
     else:
-        work.actions.append(wait_ready(work.session, boot, work.reporter))
+        work.actions.append(wait_ready(work.session, awaited, work.reporter))

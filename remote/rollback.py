@@ -14,7 +14,7 @@ from .errors import ExitCode, RefusedError
 from .interrupted import observe_settled
 from .observe import observe
 from .picture import Picture
-from .plan import Action, Plan, refuse_adjusted_arguments, refuse_start
+from .plan import Action, Plan, refuse_adjusted_arguments, refuse_several_nodes, refuse_start
 from .proofs import prove
 from .proofs.restored import restored
 from .purge import purge
@@ -70,6 +70,7 @@ def rollback(
     RefusedError when there is none, or when a file was changed since (unless `force`).
     """
     node = session.node
+    refuse_several_nodes(node)
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s)
     manifest = choose(picture, to)
     plan = _plan(picture, manifest, force=force)
@@ -78,7 +79,7 @@ def rollback(
         return RolledBack(node.name, manifest["id"], planned, (), picture, True)
     confirm(plan)
     name = f"rollback {manifest['id']}"
-    with locked(session, name, reporter, seen=picture.journal, wait_s=wait_s) as work:
+    with locked(session, name, reporter, seen=picture, ends=plan.to_end, wait_s=wait_s) as work:
         _apply(work, plan, manifest, force=force)
         after = observe(session, bundle)
     found = restored(prove(after), after, manifest)

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
 
 from .errors import RefusedError
 from .inventory import command
 from .plan import Plan
+from .running import Boot
 from .secrets import expand
 from .work import Done, Work, new_id
-
-
-@dataclass(frozen=True)
-class Boot:
-    """A server that was started: its process by pid and start time, and its log."""
-
-    boot_id: str
-    pid: int
-    starttime_ticks: int
-    start_time: float
-    log: str
 
 
 def start_server(work: Work, plan: Plan) -> tuple[Done, Boot | None]:
@@ -60,7 +49,8 @@ def start(work: Work, *, detail: str) -> tuple[Done, Boot]:
         action="start",
         detail=detail,
     )
-    boot = Boot(reply["boot_id"], reply["pid"], reply["starttime_ticks"], reply["start_time"], reply["log"])
+    known = ("boot_id", "pid", "starttime_ticks", "start_time", "log", "alive")
+    boot = Boot(**{key: reply[key] for key in known})
     kept = f"; the log found there is kept as {reply['kept']}" if reply.get("kept") else ""
     summary = f"pid {boot.pid}, log {boot.log}{kept}"
     work.reporter.done("start", summary, changed=True)

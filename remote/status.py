@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from .bundles import Bundle
 from .errors import ExitCode
-from .intent import expected_ranks
+from .intent import expected_ranks, spanned_nodes
 from .observe import observe
-from .ownership import Group
 from .picture import Picture, outcome
+from .running import boot_id, launcher, still_starting
 from .session import Session
 
 State = Literal["up", "starting", "down", "sick"]
@@ -30,16 +30,16 @@ class Status:
     def to_json(self) -> dict[str, Any]:
         picture = self.picture
         group = picture.ownership.server if picture.ownership else None
-        launcher = group.launcher if group else None
+        first = launcher(picture)
         fix, config = picture.fix, picture.config
         return {
             "node": self.node,
             "server": {
                 "state": self.state,
                 "why": self.why,
-                "pid": launcher.pid if launcher else None,
+                "pid": first.pid if first else None,
                 "port": picture.node.server.port,
-                "started_at": launcher.start_time if launcher else None,
+                "started_at": first.start_time if first else None,
                 "boot_id": boot_id(picture),
                 "version": (picture.effective or {}).get("version") or picture.version,
                 "ranks": {
@@ -66,6 +66,9 @@ class Status:
 def status(session: Session, bundle: Bundle) -> Status:
     picture = observe(session, bundle)
     state, why = judge(picture)
+    nodes = spanned_nodes(session.node.server)
+    # Only the first of them ever says that it is ready.
+    why += f" (one of {nodes} nodes of the server)" if nodes > 1 else ""
     return Status(session.node.name, picture, state, why)
 
 
@@ -82,31 +85,9 @@ def judge(picture: Picture) -> tuple[State, str]:
     generate = (picture.facts.get("http") or {}).get("generate") or {}
     if alive == want and generate.get("status") == 200:
         return "up", f"{alive} of {want} ranks, it generates"
-    boot = picture.boot
-    if boot is not None and boot.state == "starting" and _writes(picture, group):
-        return "starting", f"{boot.stage}, {alive} of {want} ranks"
+    if picture.boot is not None and still_starting(picture):
+        return "starting", f"{picture.boot.stage}, {alive} of {want} ranks"
     return "sick", f"{alive} of {want} ranks alive, /generate: {outcome(generate)}"
-
-
-def _writes(picture: Picture, group: Group) -> bool:
-    """Is the log that was read the one that this server writes?"""
-    log = picture.facts.get("log") or {}
-    for process in (picture.facts.get("procs") or {}).get("processes", []):
-        if group.launcher and process["pid"] == group.launcher.pid:
-            return log.get("real_path") in (process.get("log_fds") or [])
-    return False
-
-
-def boot_id(picture: Picture) -> str | None:
-    """The boot that this toolkit started and that still runs, by pid and start time."""
-    owned = picture.ownership
-    launcher = owned.server.launcher if owned and owned.server else None
-    if launcher is None:
-        return None
-    for boot in (picture.facts.get("state") or {}).get("boots", []):
-        if (boot.get("pid"), boot.get("starttime_ticks")) == (launcher.pid, launcher.starttime_ticks):
-            return str(boot.get("boot_id") or boot.get("id"))
-    return None
 
 
 def gpus(picture: Picture) -> list[dict[str, Any]]:

@@ -13,17 +13,17 @@ from .health import wait_ready
 from .interrupted import observe_settled
 from .kill import end, kill_stale
 from .observe import observe
-from .ownership import Group
+from .ownership import Process
 from .picture import Picture
-from .plan import Action, Plan, build, refuse_adjusted_arguments, refuse_start
+from .plan import Action, Plan, build, refuse_adjusted_arguments, refuse_several_nodes, refuse_start
 from .proofs import prove
 from .purge import purge
 from .push import check_imports, push
 from .relaunch import relaunch
 from .reporting import Reporter
+from .running import boot_of
 from .session import Session
-from .start import Boot, refuse_if_up, start
-from .status import boot_id
+from .start import refuse_if_up, start
 from .work import Work, locked, planned_json, unchanged
 
 Confirm = Callable[[Plan], bool]
@@ -119,7 +119,7 @@ def _carry_out(
     if not any(action.would_change for action in actions):
         return Stepped(node, tuple(unchanged(action).to_json() for action in actions))
     confirm(plan)
-    with locked(session, name, reporter, seen=picture.journal, wait_s=wait_s) as work:
+    with locked(session, name, reporter, seen=picture, ends=plan.to_end, wait_s=wait_s) as work:
         act(work)
     return Stepped(node, tuple(each.to_json() for each in work.actions), work.deploy_id)
 
@@ -142,10 +142,12 @@ def stop(
 ) -> Stepped:
     """End the server and what is stale beside it, and wait for the GPUs' memory."""
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
-    to_end = picture.ownership.to_end() if picture.ownership else []
+    to_end = tuple(picture.ownership.to_end()) if picture.ownership else ()
     detail = "end " + ", ".join(f"{p.pid} {p.title.split()[0]}" for p in to_end) if to_end else "nothing runs"
     plan = _only(
-        Action("stop", bool(to_end), detail), Action("free-gpus", bool(to_end), "wait for the GPUs' memory")
+        Action("stop", bool(to_end), detail),
+        Action("free-gpus", bool(to_end), "wait for the GPUs' memory"),
+        to_end=to_end,
     )
 
     def act(work: Work) -> None:
@@ -158,7 +160,11 @@ def stop(
 def start_only(
     session: Session, bundle: Bundle, reporter: Reporter, *, confirm: Confirm, dry_run: bool, wait_s: float
 ) -> Stepped:
-    """Start the server where none runs. RefusedError when one does: `inv restart` is for that."""
+    """Start the server where none runs. RefusedError when one does: `inv restart` is for that.
+
+    UnhealthyError when it ended at once.
+    """
+    refuse_several_nodes(session.node)
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
     refuse_adjusted_arguments(picture)
     owned = picture.ownership
@@ -168,7 +174,11 @@ def start_only(
     plan = _only(Action("start", True, f"start server '{session.node.server_name}'"))
 
     def act(work: Work) -> None:
-        work.actions.append(start(work, detail=plan.action("start").detail)[0])
+        done, boot = start(work, detail=plan.action("start").detail)
+        work.actions.append(done)
+        if not boot.alive:
+            # Nothing is waited for: it says at once why the server ended.
+            wait_ready(work.session, boot, work.reporter)
 
     return _carry_out(session, picture, plan, reporter, "start", confirm, dry_run, wait_s, act)
 
@@ -177,6 +187,7 @@ def restart(
     session: Session, bundle: Bundle, reporter: Reporter, *, confirm: Confirm, dry_run: bool, wait_s: float
 ) -> Stepped:
     """Stop, free, start, wait until it generates. Files stay as they are."""
+    refuse_several_nodes(session.node)
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
     refuse_adjusted_arguments(picture)
     refuse_start(picture)
@@ -210,27 +221,16 @@ def restart(
 
 def health(session: Session, bundle: Bundle, reporter: Reporter) -> Stepped:
     """Wait until the server that runs is ready. UnhealthyError when there is none, or it fails."""
+    refuse_several_nodes(session.node)
     picture = observe(session, bundle, probe=False)
-    owned = picture.ownership
-    group: Group | None = owned.server if owned else None
-    node = session.node
-    if group is None or group.launcher is None:
+    boot, node = boot_of(picture), session.node
+    if boot is None:
         raise UnhealthyError(
             f"{node.name}: no server of ours runs", hint=f"inv restart --node {node.name}", node=node.name
         )
-    launcher = group.launcher
-    log = picture.facts.get("log") or {}
-    starts = [boot["offset"] for boot in log.get("boots", [])]
-    boot = Boot(
-        boot_id=boot_id(picture) or "",
-        pid=launcher.pid,
-        starttime_ticks=launcher.starttime_ticks,
-        start_time=launcher.start_time,
-        log=node.server.log,
-    )
-    done = wait_ready(session, boot, reporter, from_offset=starts[-1] if starts else 0)
+    done = wait_ready(session, boot, reporter)
     return Stepped(node.name, (done.to_json(),))
 
 
-def _only(*actions: Action) -> Plan:
-    return Plan(actions=actions, code=(), config=(), purge=(), to_end=(), restart=False)
+def _only(*actions: Action, to_end: tuple[Process, ...] = ()) -> Plan:
+    return Plan(actions=actions, code=(), config=(), purge=(), to_end=to_end, restart=False)

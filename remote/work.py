@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import FixopsError
+from .observe import owners_now
+from .ownership import Process, news
+from .picture import Picture
 from .plan import Action
 from .reporting import Reporter
 from .session import Event, Session
@@ -94,11 +97,15 @@ class Work:
 
 
 class Outdated(Exception):
-    """Somebody changed the node between the reading that was planned on and the lock: plan anew."""
+    """Something changed on the node between the reading that was planned on and the lock: plan anew.
 
-    def __init__(self, operation: dict[str, Any]) -> None:
-        super().__init__("the node was changed meanwhile")
-        self.operation = operation
+    Its text says what that was.
+    """
+
+
+def _by(operation: dict[str, Any]) -> Outdated:
+    """`operation`: a journal's entry, or a lock's holder."""
+    return Outdated(f"{operation.get('who')} changed the node meanwhile ({operation.get('command')})")
 
 
 def last_operation(journal: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -112,13 +119,14 @@ def locked(
     command: str,
     reporter: Reporter,
     *,
-    seen: list[dict[str, Any]] | None,
+    seen: Picture | None,
+    ends: Iterable[Process] = (),
     wait_s: float = 0.0,
 ) -> Iterator[Work]:
     """Hold the node's lock. LockedError names the holder when another engineer has it.
 
-    `seen` is the end of the journal as it was when the work was planned, None where nothing was:
-    Outdated when an operation was journalled since.
+    `seen` is what the work was planned on, None where nothing was, and `ends` are the processes that it will
+    end: Outdated when an operation was journalled since, or a process is there that the plan does not know.
     """
     work = Work(session, new_id(), command, reporter)
 
@@ -137,7 +145,8 @@ def locked(
         reporter.note(f"took over the lock of {taken.get('who')}, whose command no longer runs")
     try:
         if seen is not None:
-            _refuse_outdated(reply, seen)
+            _refuse_outdated(reply, seen.journal)
+            _refuse_other_processes(session, seen, ends)
         yield work
     except FixopsError as error:
         error.data.setdefault("deploy_id", work.deploy_id)
@@ -155,6 +164,16 @@ def _refuse_outdated(reply: dict[str, Any], seen: list[dict[str, Any]]) -> None:
     """Outdated when the lock was waited for, or an operation was journalled since `seen`."""
     latest = last_operation(reply["journal_tail"])
     if reply["waited_for"] is not None:
-        raise Outdated(reply["waited_for"])
+        raise _by(reply["waited_for"])
     if latest is not None and latest != last_operation(seen):
-        raise Outdated(latest)
+        raise _by(latest)
+
+
+def _refuse_other_processes(session: Session, seen: Picture, ends: Iterable[Process]) -> None:
+    """Outdated when somebody started or ended a server by hand: no journal tells of that."""
+    now = owners_now(session, seen)
+    if seen.ownership is None or now is None:
+        return  # they could not be read: a plan that needs them was refused
+    found = news(seen.ownership, now, ends)
+    if found is not None:
+        raise Outdated(f"the node's processes changed meanwhile ({found})")

@@ -39,6 +39,7 @@ LAYERS: list[set[str]] = [
     {"proofs", "plan", "observe", "work"},
     {
         "picture",
+        "running",
         "ownership",
         "intent",
         "checks",

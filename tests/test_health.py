@@ -12,7 +12,7 @@ import pytest
 from remote.errors import ExitCode, UnhealthyError
 from remote.health import Watched, wait_ready
 from remote.reporting import Silent
-from remote.start import Boot
+from remote.running import Boot
 from tests.pictures import NODE
 
 BOOT = Boot("b1", pid=100, starttime_ticks=1, start_time=0.0, log="/logs/x.log")

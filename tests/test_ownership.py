@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from remote.ownership import Ownership, assess
+import pytest
+
+from remote.ownership import Ownership, Process, assess, news
 
 OUR_UID, OTHER_UID = 1000, 2000
 
@@ -277,3 +279,56 @@ def test_a_wrapper_that_we_started_and_that_runs_a_launcher_is_not_one_itself() 
     assert owned.server is not None
     assert owned.server.launcher is not None
     assert owned.server.launcher.pid == 100
+
+
+UP = facts(*server(100, 30000), port=30000, pid=100)
+LOADING = facts(*server(100, 30000))
+NOTHING = facts()
+RANK = process(103, "sglang::scheduler_TP2", "scheduler", ppid=100, sid=100)
+COMPILER = process(104, "cicc", "member", ppid=101, sid=100)
+STRANGER = process(900, "python -m http.server", None, uid=OTHER_UID)
+ORPHAN = process(800, "sglang::scheduler_TP0", "scheduler")
+
+
+def beside(procs: dict[str, Any], *more: dict[str, Any]) -> dict[str, Any]:
+    return {**procs, "processes": [*procs["processes"], *more]}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        (UP, UP, None),
+        (UP, beside(UP, COMPILER), None),
+        (beside(UP, RANK), UP, None),
+        (UP, beside(UP, RANK), "pid 103 sglang::scheduler_TP2 is there now"),
+        (UP, facts(*server(200, 30000), port=30000, pid=200), "pid 200 is the server now"),
+        (NOTHING, UP, "pid 100 is the server now"),
+        (NOTHING, LOADING, "pid 100 is the server now"),
+        (UP, NOTHING, "the server has gone"),
+        (LOADING, UP, "pid 100 listens now"),
+        (NOTHING, facts(STRANGER, port=30000, pid=900), "pid 900 listens now"),
+        (
+            NOTHING,
+            {**NOTHING, "listeners": [{"port": 30000, "pid": None, "uid": OTHER_UID}]},
+            "another listener",
+        ),
+        (UP, beside(UP, ORPHAN), "pid 800 sglang::scheduler_TP0 is there now"),
+    ],
+)
+def test_what_a_plan_that_ends_the_server_does_not_know(
+    before: dict[str, Any], now: dict[str, Any], told: str | None
+) -> None:
+    was = decide(before)
+    found = news(was, decide(now), was.to_end())
+    assert found is None if told is None else told in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"), [(RANK, None), (ORPHAN, "pid 800 sglang::scheduler_TP0 is there now")]
+)
+def test_to_a_plan_that_leaves_the_server_its_own_ranks_are_no_news(
+    more: dict[str, Any], told: str | None
+) -> None:
+    """One that is waited for starts them one after another."""
+    none: tuple[Process, ...] = ()
+    assert news(decide(LOADING), decide(beside(LOADING, more)), none) == told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from typing import Any
 
 import pytest
@@ -21,7 +22,19 @@ from tests.fact_faults import (
     stranger_on_gpu,
     stranger_on_port,
 )
-from tests.pictures import DEEPSEEK, DRAFT, GRAPH, ROOT, config, fixed, healthy, on_cpu, picture, pristine
+from tests.pictures import (
+    DEEPSEEK,
+    DRAFT,
+    GRAPH,
+    ROOT,
+    STARTED_S,
+    config,
+    fixed,
+    healthy,
+    on_cpu,
+    picture,
+    pristine,
+)
 
 
 def plan(facts: dict[str, Any] | None = None, sources: dict[str, bytes | None] | None = None) -> Plan:
@@ -72,8 +85,9 @@ def test_an_orphan_beside_a_good_server_goes_without_a_restart() -> None:
     facts = healthy()
     orphan(facts)
     found = plan(facts)
-    assert would(found) == {"kill-stale", "free-gpus"}
+    assert would(found) == {"kill-stale"}
     assert [process.pid for process in found.to_end] == [900]
+    assert found.action("free-gpus").detail == "the server, pid 100, holds them"
 
 
 def test_a_server_from_before_the_fix_is_started_anew() -> None:
@@ -207,3 +221,95 @@ def test_what_a_start_needs_and_cannot_be_seen_is_refused() -> None:
     facts["startable"] = {"error": {"kind": "internal", "message": "no answer"}}
     with pytest.raises(RefusedError, match="no answer"):
         plan(facts)
+
+
+def loading(facts: dict[str, Any]) -> None:
+    """Started after the fix, and in the midst of its weights: one rank is there, and nobody listens."""
+    facts["procs"]["processes"].pop()
+    facts["procs"]["listeners"] = []
+    facts["gpus"]["holders"].pop()
+    refused = {"status": None, "error": "refused", "elapsed_s": 0.0}
+    facts["http"] = {name: dict(refused) for name in facts["http"]}
+    facts["log"]["matches"] = facts["log"]["matches"][:2]
+    facts["log"].update(mtime=STARTED_S + 60.0, boots=[{"offset": 77, "line": 1, "text_head": ""}])
+    facts["node"]["time"] = STARTED_S + 70.0
+
+
+def test_a_server_that_is_still_loading_is_waited_for() -> None:
+    facts = healthy()
+    loading(facts)
+    found = plan(facts)
+    assert not found.changes
+    assert (found.restart, found.to_end) == (False, ())
+    assert found.awaits is not None
+    assert (found.awaits.pid, found.awaits.log, found.awaits.offset) == (100, pictures.LOG, 77)
+    assert "pid 100" in found.action("start").detail
+    assert "still starting (loading-target)" in found.action("start").detail
+    assert found.action("health").detail == "wait until it generates"
+
+
+def test_what_is_stale_beside_one_that_is_loading_goes_alone() -> None:
+    facts = healthy()
+    loading(facts)
+    orphan(facts)
+    found = plan(facts)
+    assert [process.pid for process in found.to_end] == [900]
+    assert would(found) == {"kill-stale"}
+    assert found.awaits is not None
+
+
+def writes_elsewhere(facts: dict[str, Any]) -> None:
+    for each in facts["procs"]["processes"]:
+        each["log_fds"] = ["/logs/another.log"]
+
+
+def other_arguments(facts: dict[str, Any]) -> None:
+    record = facts["log"]["matches"][0]
+    record["text"] = record["text"].replace("tp_size=2", "tp_size=1")
+
+
+def long_silent(facts: dict[str, Any]) -> None:
+    facts["node"]["time"] += pictures.NODE.server.ready_timeout_s
+
+
+def one_too_many(facts: dict[str, Any]) -> None:
+    ranks = [pictures.process(200 + n, f"sglang::scheduler_TP{n}", "scheduler") for n in range(3)]
+    facts["procs"]["processes"] += ranks
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (started_before_the_fix, "started .* before"),
+        (pyc(), "stale bytecode"),
+        (writes_elsewhere, "nobody listens"),
+        (other_arguments, "tp_size = 1"),
+        (long_silent, "without a word in its log for 1810 s"),
+        (one_too_many, "4 of 2 schedulers"),
+    ],
+)
+def test_one_that_is_loading_is_restarted_where_something_else_is_wrong_with_it(
+    change: Any, why: str
+) -> None:
+    facts = healthy()
+    loading(facts)
+    change(facts)
+    found = plan(facts)
+    assert found.restart
+    assert found.awaits is None
+    assert 100 in {process.pid for process in found.to_end}
+    assert re.search(why, found.action("start").detail)
+
+
+def test_one_that_is_loading_is_restarted_where_the_fix_changes_its_files() -> None:
+    facts = healthy()
+    loading(facts)
+    found = plan(facts, pristine())
+    assert found.restart
+    assert found.awaits is None
+
+
+def test_one_that_generates_is_not_waited_for_whatever_its_log_says() -> None:
+    facts = healthy()
+    facts["log"]["matches"] = facts["log"]["matches"][:-1]
+    assert plan(facts).awaits is None

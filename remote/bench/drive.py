@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InterruptedByUser, UnhealthyError
-from ..intent import http_host, wanted_args
+from ..intent import endpoint, wanted_args
 from ..inventory import Node
 from ..reporting import Reporter
 from ..secrets import expand
@@ -51,8 +51,7 @@ def _ask(
     pending = session.helper.submit(
         "bench",
         {
-            "port": server.port,
-            "host": http_host(server),
+            **endpoint(server),
             "headers": {"Authorization": f"Bearer {key}"} if key else {},
             "bodies": bodies,
             "requests": list(order),

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from .. import secrets
-from ..intent import http_host
+from ..intent import endpoint
 from ..pending import Pending
 from ..picture import Picture
 from ..session import Session
@@ -103,8 +103,7 @@ def look(session: Session, before: Launcher | None, start: Mark, ports: frozense
                     "max_matches": 20_000,
                 },
                 "http": {
-                    "port": server.port,
-                    "host": http_host(server),
+                    **endpoint(server),
                     "requests": [
                         {"name": "server_info", "path": "/server_info", **get},
                         {"name": "get_server_info", "path": "/get_server_info", **get},

@@ -23,9 +23,11 @@ from .verdict import Verdict
 def bench(session: Session, bundle: Bundle, reporter: Reporter, options: Options) -> Bench:
     """Measure, judge and keep. A server on which verify fails is not measured, unless `anyway`.
 
-    UnhealthyError when it does not generate. Nothing is changed on the server; the node's journal gets an
-    entry, which wants the node's lock for a moment.
+    UnhealthyError when it does not generate, UsageError where the chosen client cannot ask it. Nothing is
+    changed on the server; the node's journal gets an entry, which wants the node's lock for a moment.
     """
+    if options.plan.client == "sglang":
+        second.refuse_tls(session.node)
     baselines.prepare(session.node.name)
     reporter.begin("verify", "is this the server that is meant?")
     picture = observe(session, bundle)

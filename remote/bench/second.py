@@ -14,7 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..checks import Check
-from ..intent import http_host
+from ..errors import UsageError
+from ..intent import http_host, uses_tls
+from ..inventory import Node
 from ..picture import Picture
 from ..reporting import Reporter
 from ..session import Session
@@ -77,6 +79,17 @@ def opinion(
     after = meanwhile.look(session, before, meanwhile.mark(session.result(marking)), frozenset())
     result = assemble(empty, options.plan, picture.version, found, reply["stdout"], after)
     return keep(session, reporter, replace(result, interrupted=interrupted))
+
+
+def refuse_tls(node: Node) -> None:
+    """It checks the server's certificate, which is made out for another name than loopback's, and has no flag
+    against that (requests and aiohttp, all versions)."""
+    if uses_tls(node.server):
+        raise UsageError(
+            f"{node.name}: SGLang's own client cannot ask a server with ssl_certfile on its own machine",
+            hint=f"without --client: inv bench --node {node.name}",
+            node=node.name,
+        )
 
 
 def installed(session: Session, picture: Picture) -> str | None:

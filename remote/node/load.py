@@ -61,6 +61,14 @@ def _meta(meta: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in meta.items() if len(json.dumps(value)) <= _LONGEST}
 
 
+def _stream_kind(tls: bool) -> type[Stream]:
+    if not tls:
+        return Stream
+    from .tls import TlsStream
+
+    return TlsStream
+
+
 class _Run:
     """The requests of one operation: those that wait, run, and have ended."""
 
@@ -68,6 +76,7 @@ class _Run:
         self.ctx = ctx
         self.host = str(params.get("host") or "127.0.0.1")
         self.port = int(params["port"])
+        self.kind = _stream_kind(bool(params.get("tls")))
         path, headers = str(params.get("path") or "/generate"), params.get("headers") or {}
         self.requests = [str(name) for name in params["requests"]]
         bodies = {name: json.dumps({**body, "stream": True}) for name, body in params["bodies"].items()}
@@ -116,20 +125,19 @@ class _Run:
     def start(self, index: int) -> None:
         now = time.monotonic()
         try:
-            stream = Stream(self.host, self.port, self.data[self.requests[index]], now)
+            stream = self.kind(self.host, self.port, self.data[self.requests[index]], now)
         except OSError as error:
             self.records.append({**self.blank(index, now), "error": f"no connection: {error}"})
             return
         self.running[index] = stream
-        self.selector.register(stream.sock, selectors.EVENT_WRITE, index)
+        self.selector.register(stream.sock, stream.awaits, index)
 
     def handle(self, index: int) -> None:
         stream = self.running[index]
         try:
             if stream.sending:
                 stream.send()
-                if not stream.sending:
-                    self.selector.modify(stream.sock, selectors.EVENT_READ, index)
+                self.selector.modify(stream.sock, stream.awaits, index)
             else:
                 stream.receive(time.monotonic())
         except (OSError, Broken) as error:
@@ -210,7 +218,7 @@ def peak_rss_mib() -> int | None:
 def bench(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """Send requests, at most `concurrency` at a time, each streamed; one measurement or warm-up.
 
-    {port, host?, path?, headers?, bodies: {name: body of /generate}, requests: [name, in order],
+    {port, host?, tls?, path?, headers?, bodies: {name: body of /generate}, requests: [name, in order],
      concurrency, request_timeout_s, limit_s?, progress_s?}
     Events: {done, failed, of, running, tokens, elapsed_s}.
     -> {requests: [{index, name, began_s, error, ttft_s, e2e_s, events, local_port, meta, output}] in the

@@ -20,14 +20,17 @@ if TYPE_CHECKING:
     from .base import Context
 
 # Runs between the helper and the server and ends at once, so that the server is nobody's child here and leads
-# a session of its own. A process of its own: the helper has threads, and must not fork. Writes "PID" or
-# "-ERRNO" to the descriptor in its first argument; exec closes that in the server.
+# a session of its own. A process of its own: the helper has threads, and must not fork. Writes "PID TICKS" or
+# "-ERRNO" to the descriptor in its first argument; exec closes that in the server. The start time is read
+# here, by the parent: a server that ended at once has an entry in /proc until its parent has gone.
 _BETWEEN = """
 import os, signal, sys
 report = int(sys.argv[1])
 # Ignored signals are inherited: whoever started this in the background ignores these, a server must not.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+# Ignored, it would take a child's entry in /proc away at its end.
+signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 os.set_inheritable(report, False)
 ready, failed = os.pipe()
 pid = os.fork()
@@ -40,7 +43,12 @@ if pid == 0:
     os._exit(127)
 os.close(failed)
 error = os.read(ready, 16)
-os.write(report, b"-" + error if error else str(pid).encode())
+if error:
+    os.write(report, b"-" + error)
+else:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        ticks = file.read().rpartition(b")")[2].split()[19]
+    os.write(report, b"%d %b" % (pid, ticks))
 os._exit(0)
 """
 
@@ -65,8 +73,11 @@ def boot_log(stable: str, boot_id: str, before: bool = False) -> str:
     return f"{stem}.before-{boot_id}{suffix}" if before else f"{stem}.{boot_id}{suffix}"
 
 
-def spawn(argv: list[str], env: dict[str, str], cwd: str | None, log_handle: int) -> int:
-    """The pid of a detached process that writes to `log_handle`. OpError when it cannot be executed."""
+def spawn(argv: list[str], env: dict[str, str], cwd: str | None, log_handle: int) -> tuple[int, int]:
+    """(pid, start in ticks) of a detached process that writes to `log_handle`; it may have ended since.
+
+    OpError when it cannot be executed.
+    """
     import subprocess
 
     report_in, report_out = os.pipe()
@@ -86,7 +97,7 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str | None, log_handle: int
     finally:
         os.close(report_out)
     try:
-        answer = os.read(report_in, 16).decode()
+        answer = os.read(report_in, 64).decode()
     finally:
         os.close(report_in)
         between.wait()
@@ -95,7 +106,8 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str | None, log_handle: int
         raise op_error(OSError(number, f"cannot be executed: {os.strerror(number)}"), argv[0])
     if not answer:
         raise OpError("internal", f"{argv[0]}: the process in between ended with {between.returncode}")
-    return int(answer)
+    pid, ticks = answer.split()
+    return int(pid), int(ticks)
 
 
 def _take_stable_name(stable: str, own: str, boot_id: str) -> str | None:
@@ -143,7 +155,8 @@ def startable(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
 def start(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """Start a server. {argv, env: {added}, cwd, log: stable path, boot_id, record: {redacted arguments}}
 
-    -> {pid, starttime_ticks, start_time, boot_id, log: this boot's file, log_stable, kept: path|null,
+    -> {pid, starttime_ticks, start_time, alive: did it still run at the end of this, boot_id,
+        log: this boot's file, log_stable, kept: path|null,
         log_problem: why the stable name does not lead to this boot's log, null if it does}.
     Standard input is /dev/null, output and error are appended to this boot's log. The boot's record in the
     state directory never holds values of `env`. OpError says why it could not be executed.
@@ -179,19 +192,14 @@ def start(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
         ctx.state.write_record({**record, "failed": str(error.strerror)}, "boots", boot_id, "boot.json")
         raise op_error(error, own) from None
     try:
-        pid = spawn(argv, environment(params.get("env") or {}), params.get("cwd"), handle)
+        pid, ticks = spawn(argv, environment(params.get("env") or {}), params.get("cwd"), handle)
     except OpError as error:
         os.unlink(own)
         ctx.state.write_record({**record, "failed": error.message}, "boots", boot_id, "boot.json")
         raise
     finally:
         os.close(handle)
-    ticks = (procfs.stat(pid) or {}).get("starttime_ticks")
-    found = {
-        "pid": pid,
-        "starttime_ticks": ticks,
-        "start_time": None if ticks is None else procfs.start_time(ticks),
-    }
+    found = {"pid": pid, "starttime_ticks": ticks, "start_time": procfs.start_time(ticks)}
     ctx.state.write_record({**record, **found}, "boots", boot_id, "boot.json")
     # The server runs: what goes wrong from here on is told, and is no reason to say that it was not started.
     kept = problem = None
@@ -201,7 +209,7 @@ def start(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
         problem = op_error(error, stable).message
     named = {"log_stable": None if problem else stable, "kept": kept, "log_problem": problem}
     ctx.state.write_record({**record, **found, **named}, "boots", boot_id, "boot.json")
-    return {**found, **named, "boot_id": boot_id, "log": own}
+    return {**found, **named, "alive": procfs.alive(pid, ticks), "boot_id": boot_id, "log": own}
 
 
 OPS = {"start": start, "facts.startable": startable}

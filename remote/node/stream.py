@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import selectors
 import socket
 
 TYPE_CHECKING = False
@@ -46,6 +47,7 @@ class Stream:
     """One request from connect to its end. `done` when the whole answer is there."""
 
     def __init__(self, host: str, port: int, data: bytes, began: float) -> None:
+        self.host = host
         self.began = began
         self.done = False
         self.first_at: float | None = None
@@ -72,24 +74,24 @@ class Stream:
     def sending(self) -> bool:
         return len(self._out) > 0
 
+    @property
+    def awaits(self) -> int:
+        """What of its socket is waited for, as a selector names it."""
+        return selectors.EVENT_WRITE if self.sending else selectors.EVENT_READ
+
     def send(self) -> None:
         """Send what the socket takes. OSError when there is no connection."""
         if self.local_port is None:
             error = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
                 raise OSError(error, "no connection")
-            self.local_port = self.sock.getsockname()[1]
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            self._out = self._out[self.sock.send(self._out) :]
-        except BlockingIOError:
-            return
+            self._connected()
+        self._out = self._out[self._put() :]
 
     def receive(self, now: float) -> None:
         """Take what has come. Broken or OSError when no whole answer can come any more."""
-        try:
-            data = self.sock.recv(1 << 18)
-        except BlockingIOError:
+        data = self._get()
+        if data is None:
             return
         if not data:
             self._ended()
@@ -103,6 +105,24 @@ class Stream:
         """What the last event says; 0 before the first."""
         found = _SO_FAR.findall(self.last)
         return int(found[-1]) if found else 0
+
+    def _connected(self) -> None:
+        self.local_port = self.sock.getsockname()[1]
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def _put(self) -> int:
+        """Send what the socket takes; how many bytes that was."""
+        try:
+            return self.sock.send(self._out)
+        except BlockingIOError:
+            return 0
+
+    def _get(self) -> bytes | None:
+        """What has come: None for nothing yet, empty at the end."""
+        try:
+            return self.sock.recv(1 << 18)
+        except BlockingIOError:
+            return None
 
     def _head(self) -> bool:
         end = self._raw.find(b"\r\n\r\n")

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..checks import Check, unknown
+from ..intent import spanned_nodes
 from ..picture import Picture, Unreadable
 from . import bytecode, config, draft, gpu, health, log, process, server_args, source, wired
 
 Proof = Callable[[Picture], Check]
+
+# What one node of a server over several cannot show: its ranks are some of all, and only the first node
+# serves: the others answer /health with 200 whatever happens, and know no /generate (engine.py, node_rank).
+OF_THE_WHOLE = ("process.ranks", "log.capture", "health.http", "health.generate")
 
 # In the order in which a person asks: is it there, is it what runs, does it work.
 PROOFS: dict[str, Proof] = {
@@ -43,6 +48,21 @@ def prove(picture: Picture, only: list[str] | None = None) -> list[Check]:
 
 def _one(id: str, picture: Picture) -> Check:
     try:
-        return PROOFS[id](picture)
+        check = PROOFS[id](picture)
+        return _in_part(check, picture) if id in OF_THE_WHOLE else check
     except Unreadable as reason:
         return unknown(id, "evidence", reason.message, remedy=f"inv verify --node {picture.node.name}")
+
+
+def _in_part(check: Check, picture: Picture) -> Check:
+    """Unknown where the node serves only a part of the server, with what it shows."""
+    nodes = spanned_nodes(picture.node.server)
+    if nodes == 1 or check.verdict == "skip":
+        return check
+    return unknown(
+        check.id,
+        check.expected,
+        f"one of {nodes} nodes of the server, which does not show the whole; here: {check.observed}",
+        *check.evidence,
+        remedy="ask the server itself, on its first node",
+    )

@@ -7,6 +7,7 @@ import re
 from ..checks import Check, Evidence, failed, passed, skipped, unknown
 from ..intent import capturing_ranks
 from ..picture import Picture
+from ..running import launcher, log_files
 from ..sglang.ranks import rank_of
 
 
@@ -19,9 +20,8 @@ def boot(picture: Picture) -> Check:
     path = node.server.log
     if not log.get("exists"):
         return unknown(id, expected, f"{path} does not exist", Evidence(path, "absent"), remedy=remedy)
-    owned = picture.ownership
-    launcher = owned.server.launcher if owned and owned.server else None
-    if launcher is None:
+    first = launcher(picture)
+    if first is None:
         return failed(id, expected, "no server of ours runs", remedy=f"inv restart --node {node.name}")
     elsewhere = written_elsewhere(picture)
     if elsewhere is not None:
@@ -41,33 +41,23 @@ def boot(picture: Picture) -> Check:
         if picture.boot.state == "failed":
             return failed(id, expected, _failure(picture), evidence, remedy=f"{remedy} --errors")
         return unknown(id, expected, f"the log's last boot is {picture.boot.state}", evidence, remedy=remedy)
-    if not _writes_to(picture, launcher.pid):
+    if not log_files(picture):
         return unknown(
             id,
             expected,
-            f"it cannot be seen where pid {launcher.pid} writes its log",
+            f"it cannot be seen where pid {first.pid} writes its log",
             evidence,
             remedy=remedy,
         )
     return passed(id, expected, f"ready at {picture.boot.ready_at}", evidence)
 
 
-def _writes_to(picture: Picture, pid: int) -> list[str]:
-    """The files that a process has as its standard output and error; empty where that cannot be seen."""
-    raw = next(p for p in picture.section("procs")["processes"] if p["pid"] == pid)
-    return raw.get("log_fds") or []
-
-
 def written_elsewhere(picture: Picture) -> Evidence | None:
     """The running server's real log, if it is not the inventory's: that one is then another boot's."""
-    owned, log = picture.ownership, picture.section("log")
-    launcher = owned.server.launcher if owned and owned.server else None
-    if launcher is None:
+    log, first, written = picture.section("log"), launcher(picture), log_files(picture)
+    if first is None or not written or log.get("real_path", picture.node.server.log) in written:
         return None
-    written = _writes_to(picture, launcher.pid)
-    if not written or log.get("real_path", picture.node.server.log) in written:
-        return None
-    return Evidence(f"/proc/{launcher.pid}/fd/1", written[0])
+    return Evidence(f"/proc/{first.pid}/fd/1", written[0])
 
 
 def _not_its_own(picture: Picture, id: str, expected: str) -> Check | None:

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,8 @@ OPS = {
     "bench": "load",
     "bench_client": "client",
     "observe": "observe",
+    "http": "http",
+    "watch": "watch",
     "log": "logs",
     "facts.files": "files",
     "lock": "lock",
@@ -130,12 +133,19 @@ class Scripted:
     most: int = 0
     broken: int = 0
     port: int = 0
+    tls: ssl.SSLContext | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def serve(self, connection: socket.socket, client: int) -> None:
+        if self.tls is not None:
+            try:
+                connection = self.tls.wrap_socket(connection, server_side=True)
+            except OSError:  # not a client that speaks TLS
+                connection.close()
+                return
         with connection, contextlib.suppress(OSError):
             exchange = self._read(connection)
-            if exchange.path in ("/server_info", "/get_server_info"):
+            if exchange.path in ("/health", "/server_info", "/get_server_info"):
                 exchange.json(self.info)
                 return
             with self.lock:
@@ -175,9 +185,9 @@ class Scripted:
 
 
 @contextlib.contextmanager
-def serving(script: Script, **info: Any) -> Iterator[Scripted]:
+def serving(script: Script, tls: ssl.SSLContext | None = None, **info: Any) -> Iterator[Scripted]:
     """The server for as long as the block runs."""
-    found = Scripted(script, dict(info))
+    found = Scripted(script, dict(info), tls=tls)
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     found.port = listener.getsockname()[1]
 

@@ -100,6 +100,31 @@ def test_connection_cut_right_after_start(slow: Practice, tmp_path: Path) -> Non
     lives_on(slow, pid)
 
 
+def test_a_server_that_is_still_loading_is_waited_for_and_not_restarted(slow: Practice) -> None:
+    """After `inv start`, and after an interrupted wait for its health: a long load is not thrown away."""
+    slow.deploy()
+    slow.inv("stop", "--yes", "--json").is_(0)
+    slow.settings(speed=4.0)
+    before = boots(slow)
+    slow.inv("start", "--yes", "--json").is_(0)
+    slow.settings(speed=1.0)
+    (boot,) = boots(slow).keys() - before.keys()
+    pid = boots(slow)[boot]
+    planned = slow.inv("deploy-fix", "--dry-run", "--json").is_(0)
+    assert READY not in slow.log.read_text(), "too late to see anything"
+    assert not [each for each in planned.entry["actions"] if each["would_change"]]
+    assert "still starting" in planned.actions["start"]["detail"]
+    with slow.begun("deploy-fix", "--yes", "--json") as first:
+        wait_until((slow.state / "lock").exists, 60, what="the lock, under which it waits")
+        first.send_signal(signal.SIGINT)
+        finish(first).is_(130)
+    again = slow.deploy()
+    assert not [each for each in again.entry["actions"] if each["changed"]]
+    assert again.actions["health"]["detail"].startswith("ready after")
+    assert boots(slow).keys() - before.keys() == {boot}
+    assert slow.server_pid() == pid
+
+
 # Killed in the midst of it
 
 Moment = Callable[[Practice], bool]

@@ -56,17 +56,18 @@ def test_one_that_ends_at_once_without_a_word(deployed: Practice, tmp_path: Path
 
 def test_one_that_never_gets_ready(deployed: Practice, tmp_path: Path) -> None:
     def change(content: dict[str, Any]) -> None:
-        content["servers"]["practice-eagle3"]["ready_timeout_s"] = 2
+        content["servers"]["practice-eagle3"]["ready_timeout_s"] = 4
 
     deployed.settings(faults={"hang_at": "loading-draft"})
     mine = deployed.inventory(tmp_path / "inventory.yaml", change)
     ran = deployed.inv("restart", "--yes", "--json", "--inventory", mine)
-    ran.refuses(6, "practice", "no progress for 2 s", "loading-draft", "inv stop")
+    ran.refuses(6, "practice", "no progress for 4 s", "loading-draft", "inv stop")
     hanging = {pid for pid, title in deployed.sglang().items() if title.startswith("sglang::scheduler")}
     assert len(hanging) == 2
 
     deployed.settings()
-    settled = deployed.deploy()
+    # One that makes no progress is not waited for again.
+    settled = deployed.deploy("--inventory", mine)
     ended = {each["pid"] for each in settled.actions["kill-stale"]["processes"]}
     assert hanging <= ended
     assert not [pid for pid in ended if alive(pid)]

@@ -6,11 +6,16 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.kit import Practice, Ran, alive, finish
+from remote import bundles, deploy, inventory, steps
+from remote.reporting import Silent
+from remote.session import open_session
+from remote.work import Outdated
+from tests.end_to_end.kit import DEEPSEEK, Practice, Ran, alive, finish
 from tests.support import wait_until
 
 BOB = {"LOGNAME": "bob"}
@@ -121,3 +126,34 @@ def test_what_was_planned_is_planned_anew_after_the_wait(practice: Practice) -> 
     assert not [action for action in again.entry["actions"] if action["changed"]]
     assert alive(pid)
     assert practice.inv("verify", "--json").is_(0).checks["process.single"]["verdict"] == "pass"
+
+
+@pytest.mark.parametrize("verb", [steps.start_only, deploy.deploy_fix], ids=["start", "deploy-fix"])
+def test_a_server_started_by_hand_before_the_lock_is_seen(
+    practice: Practice, tmp_path: Path, verb: Callable[..., object]
+) -> None:
+    """While the question stands on the engineer's screen: no journal tells of it."""
+    stop(practice).is_(0)
+    (node,) = inventory.load(practice.inventory(tmp_path / "inventory.yaml")).select(None)
+    bundle = bundles.find_bundle("eagle3-embedding-capture")
+    by_hand: list[subprocess.Popen[bytes]] = []
+
+    def meanwhile(_: object) -> bool:
+        words, env = inventory.command(node), {**practice.env, **node.server.env}
+        with (tmp_path / "log").open("wb") as log:
+            ways = {"env": env, "cwd": node.server.cwd, "start_new_session": True}
+            by_hand.append(subprocess.Popen(words, stdout=log, stderr=log, **ways))  # type: ignore[call-overload]
+        return True
+
+    files = practice.source(DEEPSEEK).read_bytes()
+    try:
+        with open_session(node) as session, pytest.raises(Outdated, match="is the server now") as caught:
+            verb(session, bundle, Silent(), confirm=meanwhile, dry_run=False, wait_s=0.0)
+        assert f"pid {by_hand[0].pid}" in str(caught.value)
+        assert practice.source(DEEPSEEK).read_bytes() == files
+        practice.inv("start", "--yes", "--json").refuses(5, "runs already", str(by_hand[0].pid))
+    finally:
+        stop(practice)
+        for each in by_hand:
+            each.wait(30)
+    assert practice.sglang() == {}

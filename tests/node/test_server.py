@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from remote.node import procfs, server
+from remote.node import procfs, server, watch
 from remote.node.base import OpError
 from tests.node.kit import ROOT, Probe, end
 from tests.support import wait_until
@@ -95,7 +95,7 @@ def test_detached_with_its_own_session_log_and_nothing_else_open(start: Started,
     assert result["log"] == str(tmp_path / "server.b1.log")
     assert result["log_stable"] == str(tmp_path / "server.log")
     assert (tmp_path / "server.log").readlink() == Path("server.b1.log")
-    assert (result["kept"], result["log_problem"]) == (None, None)
+    assert (result["kept"], result["log_problem"], result["alive"]) == (None, None, True)
 
 
 def test_environment_is_the_helpers_without_ssh(start: Started, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,6 +168,22 @@ def test_log_that_stood_at_the_stable_name_is_kept(start: Started, tmp_path: Pat
     start.told(first)
     start.told(second)
     assert Path(first["log"]).read_text() != Path(second["log"]).read_text()
+
+
+def test_one_that_ends_at_once_is_told_by_its_start_and_its_log(
+    start: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gone before anybody could look: init takes the entry in /proc away as soon as it has it."""
+    with monkeypatch.context() as patched:
+        patched.setattr(procfs, "stat", lambda *_: None)
+        result = start(argv=["/bin/sh", "-c", "echo why"])
+    assert isinstance(result["starttime_ticks"], int)
+    assert result["start_time"] == procfs.start_time(result["starttime_ticks"])
+    assert result["alive"] is False
+    told = {**result, "port": None}
+    assert watch.watch(told, start.probe.ctx)["ended"] == "gone"
+    assert {"log": "why\n", "offset": 4} in start.probe.events
+    assert start.probe.events[-1] == {"alive": False, "exit": None}
 
 
 def test_record_of_the_boot_holds_no_values_of_the_environment(start: Started) -> None:
