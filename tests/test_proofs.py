@@ -28,12 +28,18 @@ from tests.fact_faults import (
     no_server,
     old_config,
     orphan,
+    other_copies,
     other_interpreter,
+    runs_in,
+    started_as,
 )
 from tests.pictures import (
     DEEPSEEK,
     DRAFT,
+    EXE,
     GRAPH,
+    INTERPRETER,
+    PYTHON,
     ROOT,
     STARTED_S,
     fixed,
@@ -152,6 +158,28 @@ def test_processes_that_cannot_be_read_may_import_another_tree() -> None:
     facts = healthy()
     facts["procs"] = {"error": {"kind": "permission", "message": "not allowed"}}
     assert not_passed(facts)["source.file"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        # The shebang of the sglang script names another link of the same environment.
+        started_as(
+            "/opt/sglang/bin/python3", interpreter=runs_in("/opt/sglang/bin/python3", "/opt/sglang", EXE)
+        ),
+        started_as("python", interpreter=INTERPRETER),
+        started_as(PYTHON, exe=f"{EXE} (deleted)"),
+    ],
+    ids=["another name", "found on PATH", "updated since"],
+)
+def test_the_same_interpreter_by_another_name_passes_beside_other_copies(change: Change) -> None:
+    facts = changed(change)
+    other_copies(facts)
+    assert not_passed(facts) == {}
+
+
+def test_the_base_interpreter_is_enough_where_there_is_one_sglang_only() -> None:
+    assert not_passed(changed(started_as("python", interpreter=None))) == {}
 
 
 @pytest.mark.parametrize("more", [{}, {"restored": STARTED_S}])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from ..checks import Evidence
 from ..picture import Picture
@@ -40,11 +39,6 @@ def two_installs(cause: Cause, picture: Picture) -> Hypothesis:
         seen = Evidence(patched, "patched by the last deploy")
         says = f"the last deploy patched {patched}, and {picture.root} is what is imported now"
         return cause.holds(says, seen, *found.evidence, remedy=deploy(picture))
-    others = [copy for copy in picture.section("package").get("copies", []) if copy["root"] != picture.root]
-    program = _program(picture)
-    if others and program is not None and not program.startswith("/"):
-        says = f"{len(others)} other copies, and it cannot be read which interpreter `{program}` is"
-        return cause.unknown(says, *found.evidence, remedy=command(picture, "restart"))
     return found
 
 
@@ -57,16 +51,6 @@ def _patched_elsewhere(picture: Picture) -> str | None:
         if code and not manifest.get("restored"):
             return None if any(path.startswith(f"{picture.root}/") for path in code) else code[0]
     return None
-
-
-def _program(picture: Picture) -> str | None:
-    """What the running server was started with; None where none runs."""
-    server = picture.ownership.server if picture.ownership else None
-    if server is None or server.launcher is None:
-        return None
-    processes: list[dict[str, Any]] = picture.section("procs")["processes"]
-    raw = next(each for each in processes if each["pid"] == server.launcher.pid)
-    return str((raw.get("argv") or [""])[0])
 
 
 def stale_bytecode(cause: Cause, picture: Picture) -> Hypothesis:
