@@ -9,8 +9,8 @@ from .bundles import Bundle
 from .errors import ExitCode
 from .intent import expected_ranks
 from .observe import observe
-from .ownership import Group
 from .picture import Picture, outcome
+from .proofs.log import not_its_own
 from .session import Session
 
 State = Literal["up", "starting", "down", "sick"]
@@ -83,18 +83,9 @@ def judge(picture: Picture) -> tuple[State, str]:
     if alive == want and generate.get("status") == 200:
         return "up", f"{alive} of {want} ranks, it generates"
     boot = picture.boot
-    if boot is not None and boot.state == "starting" and _writes(picture, group):
+    if boot is not None and boot.state == "starting" and not_its_own(picture) is None:
         return "starting", f"{boot.stage}, {alive} of {want} ranks"
     return "sick", f"{alive} of {want} ranks alive, /generate: {outcome(generate)}"
-
-
-def _writes(picture: Picture, group: Group) -> bool:
-    """Is the log that was read the one that this server writes?"""
-    log = picture.facts.get("log") or {}
-    for process in (picture.facts.get("procs") or {}).get("processes", []):
-        if group.launcher and process["pid"] == group.launcher.pid:
-            return log.get("real_path") in (process.get("log_fds") or [])
-    return False
 
 
 def boot_id(picture: Picture) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .bundles import Bundle
-from .errors import ExitCode, UnhealthyError
+from .errors import ExitCode, RefusedError, UnhealthyError
 from .free import free_gpus, to_free
 from .health import wait_ready
 from .interrupted import observe_settled
@@ -17,6 +17,7 @@ from .ownership import Group
 from .picture import Picture
 from .plan import Action, Plan, build, refuse_adjusted_arguments, refuse_start
 from .proofs import prove
+from .proofs.log import not_its_own
 from .purge import purge
 from .push import check_imports, push
 from .relaunch import relaunch
@@ -202,7 +203,10 @@ def restart(
 
 
 def health(session: Session, bundle: Bundle, reporter: Reporter) -> Stepped:
-    """Wait until the server that runs is ready. UnhealthyError when there is none, or it fails."""
+    """Wait until the server that runs is ready. UnhealthyError when there is none, or it fails.
+
+    RefusedError when the log to follow is not its own: a failure in there would be another server's.
+    """
     picture = observe(session, bundle, probe=False)
     owned = picture.ownership
     group: Group | None = owned.server if owned else None
@@ -212,7 +216,14 @@ def health(session: Session, bundle: Bundle, reporter: Reporter) -> Stepped:
             f"{node.name}: no server of ours runs", hint=f"inv restart --node {node.name}", node=node.name
         )
     launcher = group.launcher
-    log = picture.facts.get("log") or {}
+    other = not_its_own(picture)
+    if other is not None:
+        raise RefusedError(
+            f"{node.name}: there is no log to follow for the server, pid {launcher.pid}: {other.text}",
+            hint=f"set `log` of server '{node.server_name}' to its own, or: inv restart --node {node.name}",
+            node=node.name,
+        )
+    log = picture.section("log")
     starts = [boot["offset"] for boot in log.get("boots", [])]
     boot = Boot(
         boot_id=boot_id(picture) or "",

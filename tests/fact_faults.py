@@ -140,6 +140,24 @@ def log_elsewhere(facts: Facts) -> None:
     facts["procs"]["processes"][0]["log_fds"] = ["/tmp/nohup.out"]
 
 
+def log_into_a_pipe(facts: Facts) -> None:
+    """`... | tee other.log`: the inventory's file may be an old boot's."""
+    for each in facts["procs"]["processes"]:
+        each["log_fds"] = []
+
+
+def log_of_another_port(facts: Facts) -> None:
+    """Two servers append to one file, and the other one started last."""
+    record = facts["log"]["matches"][0]
+    record["text"] = record["text"].replace("port=8000", "port=8001")
+
+
+def log_of_the_day_before(facts: Facts) -> None:
+    """The server appends to an old boot's file, and logs no record of its own (--log-level warning)."""
+    for match in facts["log"]["matches"]:
+        match["text"] = match["text"].replace("2026-11-29", "2026-11-28")
+
+
 def log_cut_off(facts: Facts) -> None:
     facts["log"]["matches"] = facts["log"]["matches"][:2]
 
@@ -234,6 +252,7 @@ def environment_hidden(facts: Facts) -> None:
 
 
 GONE = {"process.single", "process.owner", "process.ranks", "process.after_fix", "gpu.holders"}
+LOG_CHECKS = ("log.boot", "log.capture", "log.errors")
 GONE |= {"log.boot", "health.http", "health.generate", "args.effective"}
 
 
@@ -241,7 +260,7 @@ GONE |= {"log.boot", "health.http", "health.generate", "args.effective"}
 FAULTS: tuple[tuple[Change, dict[str, str]], ...] = (
     (
         no_server,
-        {**dict.fromkeys(GONE, "fail"), "args.effective": "unknown", "wiring.overlap": "unknown"},
+        {**dict.fromkeys(GONE, "fail"), "args.effective": "unknown"},
     ),
     (drop_rank, {"process.ranks": "fail"}),
     (rank_stopped, {"process.ranks": "fail"}),
@@ -263,8 +282,11 @@ FAULTS: tuple[tuple[Change, dict[str, str]], ...] = (
     (other_draft_tokens, {"args.effective": "fail"}),
     (one_rank_silent, {"log.capture": "fail"}),
     (other_capture, {"log.capture": "fail"}),
-    (log_absent, {"log.boot": "unknown", "log.capture": "unknown", "log.errors": "unknown"}),
+    (log_absent, dict.fromkeys(LOG_CHECKS, "unknown")),
     (log_elsewhere, {"log.boot": "fail", "log.capture": "unknown", "log.errors": "unknown"}),
+    (log_into_a_pipe, dict.fromkeys(LOG_CHECKS, "unknown")),
+    (log_of_another_port, dict.fromkeys(LOG_CHECKS, "unknown")),
+    (log_of_the_day_before, dict.fromkeys(LOG_CHECKS, "unknown")),
     (log_cut_off, {"log.boot": "unknown", "log.capture": "unknown"}),
     (hangs_with_200, {"health.generate": "fail"}),
     (no_tokens, {"health.generate": "fail"}),

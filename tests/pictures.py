@@ -32,7 +32,7 @@ BUNDLE = bundles.find_bundle("eagle3-embedding-capture")
 UID = 1000
 DEEPSEEK = "sglang/srt/models/deepseek_v2.py"
 GRAPH = "sglang/srt/model_executor/cuda_graph_runner.py"
-STARTED_S = 1_000_000.0
+STARTED_S = 1_795_946_390.0  # ten seconds before LOG_LINES begin, which are in UTC
 CHANGED_NS = int((STARTED_S - 60) * 1e9)
 RANKS = 2
 
@@ -206,6 +206,7 @@ def healthy() -> dict[str, Any]:
             "exists": True,
             "path": LOG,
             "real_path": BOOT_LOG,
+            "boots": [{"offset": 0, "line": 1, "text_head": LOG_LINES[0]}],
             "matches": [
                 {"line": number, "text": text, "patterns": []}
                 for number, text in enumerate(LOG_LINES, start=1)

@@ -267,3 +267,11 @@ def test_on_a_stopped_server_the_wiring_is_that_of_the_next_one() -> None:
 def test_a_log_that_is_absent_takes_no_answer_away() -> None:
     found = node(lambda facts: facts.update(log={"exists": False, "path": LOG}))
     assert holding(found) == set()
+
+
+def test_how_another_server_ended_is_not_how_ours_did() -> None:
+    """Both append to one file; ours is gone, and what failed in the log was on another port."""
+    of_ours = next(e for e in weigh(node(died)) if e.id == "not-serving")
+    assert "OutOfMemoryError" in of_ours.says
+    of_another = next(e for e in weigh(node(died, fact_faults.log_of_another_port)) if e.id == "not-serving")
+    assert (of_another.verdict, of_another.says) == ("holds", "no server of ours runs")

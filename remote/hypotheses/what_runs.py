@@ -7,7 +7,9 @@ from dataclasses import replace
 from ..checks import Evidence
 from ..picture import Picture
 from ..proofs import prove
-from .base import Cause, Hypothesis, command, deploy, running
+from ..proofs.log import not_its_own
+from ..proofs.server_args import running
+from .base import Cause, Hypothesis, command, deploy
 
 
 def wrong_server(cause: Cause, picture: Picture) -> Hypothesis:
@@ -66,7 +68,7 @@ def stale_process(cause: Cause, picture: Picture) -> Hypothesis:
 
 def not_serving(cause: Cause, picture: Picture) -> Hypothesis:
     """Nothing can be effective on a server that does not generate."""
-    failure = picture.boot.failure if picture.boot else None
+    failure = picture.boot.failure if picture.boot and not_its_own(picture) is None else None
     if running(picture) is False:
         if failure is None:
             return cause.holds("no server of ours runs", remedy=command(picture, "restart"))

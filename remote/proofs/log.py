@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timezone
 
 from ..checks import Check, Evidence, failed, passed, skipped, unknown
 from ..intent import capturing_ranks
+from ..ownership import Process
 from ..picture import Picture
 from ..sglang.ranks import rank_of
+
+# A log's times are local, of a zone that it does not name: the moment that one means is at most so much
+# later than if it were UTC (UTC-12 is the last zone).
+LAST_ZONE_S = 12 * 3600.0
 
 
 def boot(picture: Picture) -> Check:
@@ -19,19 +25,21 @@ def boot(picture: Picture) -> Check:
     path = node.server.log
     if not log.get("exists"):
         return unknown(id, expected, f"{path} does not exist", Evidence(path, "absent"), remedy=remedy)
-    owned = picture.ownership
-    launcher = owned.server.launcher if owned and owned.server else None
+    launcher = _launcher(picture)
     if launcher is None:
         return failed(id, expected, "no server of ours runs", remedy=f"inv restart --node {node.name}")
-    elsewhere = written_elsewhere(picture)
+    elsewhere = _written_elsewhere(picture, launcher)
     if elsewhere is not None:
         return failed(
             id,
             expected,
-            f"the server writes to {elsewhere.text}, not to {path}",
+            elsewhere.text,
             elsewhere,
             remedy=f"set `log` in the inventory, or: inv restart --node {node.name}",
         )
+    other = _unknown_whose(picture, id, expected)
+    if other is not None:
+        return other
     if picture.boot is None:
         return unknown(
             id, expected, f"{path} holds no line of a boot", Evidence(path, "no boot"), remedy=remedy
@@ -41,42 +49,69 @@ def boot(picture: Picture) -> Check:
         if picture.boot.state == "failed":
             return failed(id, expected, _failure(picture), evidence, remedy=f"{remedy} --errors")
         return unknown(id, expected, f"the log's last boot is {picture.boot.state}", evidence, remedy=remedy)
-    if not _writes_to(picture, launcher.pid):
-        return unknown(
-            id,
-            expected,
-            f"it cannot be seen where pid {launcher.pid} writes its log",
-            evidence,
-            remedy=remedy,
-        )
     return passed(id, expected, f"ready at {picture.boot.ready_at}", evidence)
 
 
-def _writes_to(picture: Picture, pid: int) -> list[str]:
-    """The files that a process has as its standard output and error; empty where that cannot be seen."""
-    raw = next(p for p in picture.section("procs")["processes"] if p["pid"] == pid)
+def _launcher(picture: Picture) -> Process | None:
+    owned = picture.ownership
+    return owned.server.launcher if owned and owned.server else None
+
+
+def not_its_own(picture: Picture) -> Evidence | None:
+    """Why the log's last boot is not known to be the running server's; None where it is, or none runs.
+
+    The one place that decides whose evidence the log is. What is not the server's says nothing of it, and
+    so does a file that it is not seen to write to. Another port, or a start that was over before the server's
+    began, in whatever zone its time is: that boot is of another server, which appends to the same file.
+    """
+    path, boot, launcher = picture.node.server.log, picture.boot, _launcher(picture)
+    if launcher is not None:
+        elsewhere = _written_elsewhere(picture, launcher)
+        if elsewhere is not None:
+            return elsewhere
+        if not _written(picture, launcher):
+            where = f"/proc/{launcher.pid}/fd"
+            return Evidence(where, f"it cannot be seen where pid {launcher.pid} writes its log")
+    if boot is None or boot.record is None:
+        return None
+    where, port = f"{path}:{boot.record}", boot.args.get("port")
+    if isinstance(port, int) and port != picture.node.server.port:
+        return Evidence(where, f"the last boot in {path} is of a server on port {port}")
+    latest_s = _latest_s(boot.started_at)
+    if launcher is not None and latest_s is not None and latest_s < launcher.start_time:
+        return Evidence(where, f"the last boot in {path} began {boot.started_at}, long before the server")
+    return None
+
+
+def _written(picture: Picture, launcher: Process) -> list[str]:
+    """The files that the server has as its standard output and error; empty where that cannot be seen."""
+    raw = next(p for p in picture.section("procs")["processes"] if p["pid"] == launcher.pid)
     return raw.get("log_fds") or []
 
 
-def written_elsewhere(picture: Picture) -> Evidence | None:
+def _written_elsewhere(picture: Picture, launcher: Process) -> Evidence | None:
     """The running server's real log, if it is not the inventory's: that one is then another boot's."""
-    owned, log = picture.ownership, picture.section("log")
-    launcher = owned.server.launcher if owned and owned.server else None
-    if launcher is None:
+    path, written = picture.node.server.log, _written(picture, launcher)
+    if not written or picture.section("log").get("real_path", path) in written:
         return None
-    written = _writes_to(picture, launcher.pid)
-    if not written or log.get("real_path", picture.node.server.log) in written:
-        return None
-    return Evidence(f"/proc/{launcher.pid}/fd/1", written[0])
+    return Evidence(f"/proc/{launcher.pid}/fd/1", f"the server writes to {written[0]}, not to {path}")
 
 
-def _not_its_own(picture: Picture, id: str, expected: str) -> Check | None:
+def _latest_s(stamp: str | None) -> float | None:
+    """The latest moment that a log's time can mean, in seconds since the epoch."""
+    try:
+        return datetime.fromisoformat(stamp or "").replace(tzinfo=timezone.utc).timestamp() + LAST_ZONE_S
+    except ValueError:
+        return None
+
+
+def _unknown_whose(picture: Picture, id: str, expected: str) -> Check | None:
     """The log has nothing to say of the running server. Unknown, whatever stands in it."""
-    elsewhere = written_elsewhere(picture)
-    if elsewhere is None:
+    other = not_its_own(picture)
+    if other is None:
         return None
-    why = f"the server writes to {elsewhere.text}: what {picture.node.server.log} says is of another boot"
-    return unknown(id, expected, why, elsewhere, remedy=f"inv restart --node {picture.node.name}")
+    why = f"{other.text}: what the log says may be of another boot"
+    return unknown(id, expected, why, other, remedy=f"inv restart --node {picture.node.name}")
 
 
 def _failure(picture: Picture) -> str:
@@ -99,7 +134,7 @@ def capture(picture: Picture) -> Check:
     remedy = f"inv logs --grep capture --node {picture.node.name}"
     if not log.get("exists"):
         return unknown(id, expected, f"{path} does not exist", Evidence(path, "absent"), remedy=remedy)
-    other = _not_its_own(picture, id, expected)
+    other = _unknown_whose(picture, id, expected)
     if other is not None:
         return other
     marker = re.compile(bundle.marker)
@@ -146,7 +181,7 @@ def errors(picture: Picture) -> Check:
     path = picture.node.server.log
     if not picture.section("log").get("exists"):
         return unknown(id, expected, f"{path} does not exist", Evidence(path, "absent"), remedy=remedy)
-    other = _not_its_own(picture, id, expected)
+    other = _unknown_whose(picture, id, expected)
     if other is not None:
         return other
     if picture.boot is None:
