@@ -13,10 +13,11 @@ from . import wiring
 from .bundles import Bundle
 from .errors import ExitCode
 from .hypotheses import Hypothesis, first_cause, weigh
-from .hypotheses.base import arguments, command
+from .hypotheses.base import command
 from .hypotheses.wired import outcome
 from .observe import observe
 from .picture import Picture
+from .proofs.server_args import arguments
 from .session import Session
 from .verify import wiring_json
 

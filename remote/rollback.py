@@ -80,9 +80,9 @@ def rollback(
     confirm(plan)
     name = f"rollback {manifest['id']}"
     with locked(session, name, reporter, seen=picture, ends=plan.to_end, wait_s=wait_s) as work:
-        _apply(work, plan, manifest, force=force)
+        read_back = _apply(work, plan, manifest, force=force)
         after = observe(session, bundle)
-    found = restored(prove(after), after, manifest)
+    found = restored(prove(after), after, manifest, read_back)
     actions = tuple(each.to_json() for each in work.actions)
     return RolledBack(node.name, manifest["id"], actions, tuple(found), after, False)
 
@@ -171,7 +171,8 @@ def _refuse_changed(picture: Picture, manifest: Manifest, *, force: bool) -> Non
         )
 
 
-def _apply(work: Work, plan: Plan, manifest: Manifest, *, force: bool) -> None:
+def _apply(work: Work, plan: Plan, manifest: Manifest, *, force: bool) -> list[dict[str, Any]]:
+    """Restore, purge, start again; returns what the restore read back of each file."""
     reporter, action = work.reporter, plan.action("restore")
     reporter.begin(action.id, action.detail)
     files = restore_files(work, deploy_id=manifest["id"], force=force)
@@ -184,3 +185,4 @@ def _apply(work: Work, plan: Plan, manifest: Manifest, *, force: bool) -> None:
     work.actions.append(Done(action.id, changed, detail))
     work.actions.append(purge(work, plan))
     relaunch(work, plan)
+    return files

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
+from .checks import Evidence
 from .ownership import Process
 from .picture import Picture
+
+# A log's times are local, of a zone that it does not name: the moment that one means is at most so much
+# later than if it were UTC (UTC-12 is the last zone).
+LAST_ZONE_S = 12 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -67,11 +73,53 @@ def log_files(picture: Picture) -> list[str]:
     return []
 
 
+def not_its_own(picture: Picture) -> Evidence | None:
+    """Why the log's last boot is not known to be the running server's; None where it is, or none runs.
+
+    The one place that decides whose evidence the log is. What is not the server's says nothing of it, and
+    so does a file that it is not seen to write to. Another port, or a start that was over before the server's
+    began, in whatever zone its time is: that boot is of another server, which appends to the same file.
+    """
+    path, boot, first = picture.node.server.log, picture.boot, launcher(picture)
+    if first is not None:
+        elsewhere = written_elsewhere(picture)
+        if elsewhere is not None:
+            return elsewhere
+        if not log_files(picture):
+            return Evidence(
+                f"/proc/{first.pid}/fd", f"it cannot be seen where pid {first.pid} writes its log"
+            )
+    if boot is None or boot.record is None:
+        return None
+    where, port = f"{path}:{boot.record}", boot.args.get("port")
+    if isinstance(port, int) and port != picture.node.server.port:
+        return Evidence(where, f"the last boot in {path} is of a server on port {port}")
+    latest_s = _latest_s(boot.started_at)
+    if first is not None and latest_s is not None and latest_s < first.start_time:
+        return Evidence(where, f"the last boot in {path} began {boot.started_at}, long before the server")
+    return None
+
+
+def written_elsewhere(picture: Picture) -> Evidence | None:
+    """The running server's real log, if it is not the inventory's: that one is then another boot's."""
+    path, written, first = picture.node.server.log, log_files(picture), launcher(picture)
+    if first is None or not written or picture.section("log").get("real_path", path) in written:
+        return None
+    return Evidence(f"/proc/{first.pid}/fd/1", f"the server writes to {written[0]}, not to {path}")
+
+
+def _latest_s(stamp: str | None) -> float | None:
+    """The latest moment that a log's time can mean, in seconds since the epoch."""
+    try:
+        return datetime.fromisoformat(stamp or "").replace(tzinfo=timezone.utc).timestamp() + LAST_ZONE_S
+    except ValueError:
+        return None
+
+
 def still_starting(picture: Picture) -> bool:
     """Does the log that was read tell that the running server, whose own it is, has not come up yet?"""
-    log = picture.facts.get("log") or {}
     starting = picture.boot is not None and picture.boot.state == "starting"
-    return starting and log.get("real_path") in log_files(picture)
+    return starting and launcher(picture) is not None and not_its_own(picture) is None
 
 
 def silent_s(picture: Picture) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .bundles import Bundle
-from .errors import ExitCode, UnhealthyError
+from .errors import ExitCode, RefusedError, UnhealthyError
 from .free import free_gpus, to_free
 from .health import wait_ready
 from .interrupted import observe_settled
@@ -21,7 +21,7 @@ from .purge import purge
 from .push import check_imports, push
 from .relaunch import relaunch
 from .reporting import Reporter
-from .running import boot_of
+from .running import boot_of, not_its_own
 from .session import Session
 from .start import refuse_if_up, start
 from .work import Work, locked, planned_json, unchanged
@@ -220,13 +220,23 @@ def restart(
 
 
 def health(session: Session, bundle: Bundle, reporter: Reporter) -> Stepped:
-    """Wait until the server that runs is ready. UnhealthyError when there is none, or it fails."""
+    """Wait until the server that runs is ready. UnhealthyError when there is none, or it fails.
+
+    RefusedError when the log to follow is not its own: a failure in there would be another server's.
+    """
     refuse_several_nodes(session.node)
     picture = observe(session, bundle, probe=False)
     boot, node = boot_of(picture), session.node
     if boot is None:
         raise UnhealthyError(
             f"{node.name}: no server of ours runs", hint=f"inv restart --node {node.name}", node=node.name
+        )
+    other = not_its_own(picture)
+    if other is not None:
+        raise RefusedError(
+            f"{node.name}: there is no log to follow for the server, pid {boot.pid}: {other.text}",
+            hint=f"set `log` of server '{node.server_name}' to its own, or: inv restart --node {node.name}",
+            node=node.name,
         )
     done = wait_ready(session, boot, reporter)
     return Stepped(node.name, (done.to_json(),))

@@ -108,7 +108,7 @@ def weights(**values: Any) -> Change:
 
 
 def no_server(facts: Facts) -> None:
-    facts["procs"] = {"processes": [], "listeners": []}
+    facts["procs"].update(processes=[], listeners=[])
     facts["gpus"]["holders"] = []
     refused = {"status": None, "error": "refused", "elapsed_s": 0.0}
     facts["http"] = {name: dict(refused) for name in facts["http"]}
@@ -128,12 +128,6 @@ def everyone(**values: Any) -> Change:
 
 def stranger(facts: Facts) -> None:
     facts["procs"]["listeners"] = [{"port": 8000, "pid": None, "uid": 2000}]
-
-
-def copies(facts: Facts) -> None:
-    facts["package"]["copies"] = [
-        {"root": "/sgl-workspace/sglang/python", "version": "0.5.9", "kind": "source", "why": "on sys.path"}
-    ]
 
 
 def deployed_to(root: str, **more: Any) -> Change:

@@ -20,7 +20,7 @@ def drop_rank(facts: Facts) -> None:
 
 
 def no_server(facts: Facts) -> None:
-    facts["procs"] = {"processes": [], "listeners": []}
+    facts["procs"].update(processes=[], listeners=[])
     facts["gpus"]["holders"] = []
     for gpu in facts["gpus"]["gpus"]:
         gpu["memory_used_mib"] = 10
@@ -140,6 +140,24 @@ def log_elsewhere(facts: Facts) -> None:
     facts["procs"]["processes"][0]["log_fds"] = ["/tmp/nohup.out"]
 
 
+def log_into_a_pipe(facts: Facts) -> None:
+    """`... | tee other.log`: the inventory's file may be an old boot's."""
+    for each in facts["procs"]["processes"]:
+        each["log_fds"] = []
+
+
+def log_of_another_port(facts: Facts) -> None:
+    """Two servers append to one file, and the other one started last."""
+    record = facts["log"]["matches"][0]
+    record["text"] = record["text"].replace("port=8000", "port=8001")
+
+
+def log_of_the_day_before(facts: Facts) -> None:
+    """The server appends to an old boot's file, and logs no record of its own (--log-level warning)."""
+    for match in facts["log"]["matches"]:
+        match["text"] = match["text"].replace("2026-11-29", "2026-11-28")
+
+
 def log_cut_off(facts: Facts) -> None:
     facts["log"]["matches"] = facts["log"]["matches"][:2]
 
@@ -183,9 +201,42 @@ def pickled_weights(facts: Facts) -> None:
     facts["weights"].update(files={"config.json": 900, "pytorch_model.bin": 1_000_000}, shapes=None)
 
 
-def other_interpreter(facts: Facts) -> None:
-    launcher = facts["procs"]["processes"][0]
-    launcher["argv"] = ["/usr/bin/python3", "-m", "sglang.launch_server", "--port", "8000"]
+def started_as(program: str, **facts_of_launcher: Any) -> Change:
+    def change(facts: Facts) -> None:
+        argv = [program, "-m", "sglang.launch_server", "--port", "8000"]
+        facts["procs"]["processes"][0].update(argv=argv, **facts_of_launcher)
+
+    return change
+
+
+def runs_in(program: str, environment: str | None, file: str) -> dict[str, Any]:
+    return {"program": program, "environment": environment, "file": file}
+
+
+CONDA = "/opt/conda/bin/python"
+# Both virtual environments link to one base interpreter: only the environment tells them apart.
+other_environment = started_as(
+    "/opt/other/bin/python",
+    interpreter=runs_in("/opt/other/bin/python", "/opt/other", pictures.EXE),
+)
+other_interpreter = started_as(
+    "/usr/bin/python3", interpreter=runs_in("/usr/bin/python3", None, pictures.EXE)
+)
+other_on_the_path = started_as("python", interpreter=runs_in(CONDA, None, f"{CONDA}3.11"), exe=f"{CONDA}3.11")
+other_executable = started_as("python", interpreter=None, exe=f"{CONDA}3.11")
+executable_hidden = started_as("python", interpreter=None, exe=None)
+
+
+def other_copies(facts: Facts) -> None:
+    facts["package"]["copies"] = [
+        {"root": "/sgl-workspace/sglang/python", "version": "0.5.9", "kind": "source", "why": "on sys.path"}
+    ]
+
+
+def interpreter_not_told(facts: Facts) -> None:
+    """By the base interpreter alone: which of several SGLangs it imports cannot be said."""
+    other_copies(facts)
+    started_as("python", interpreter=None)(facts)
 
 
 def other_search_path(facts: Facts) -> None:
@@ -201,6 +252,7 @@ def environment_hidden(facts: Facts) -> None:
 
 
 GONE = {"process.single", "process.owner", "process.ranks", "process.after_fix", "gpu.holders"}
+LOG_CHECKS = ("log.boot", "log.capture", "log.errors")
 GONE |= {"log.boot", "health.http", "health.generate", "args.effective"}
 
 
@@ -208,7 +260,7 @@ GONE |= {"log.boot", "health.http", "health.generate", "args.effective"}
 FAULTS: tuple[tuple[Change, dict[str, str]], ...] = (
     (
         no_server,
-        {**dict.fromkeys(GONE, "fail"), "args.effective": "unknown", "wiring.overlap": "unknown"},
+        {**dict.fromkeys(GONE, "fail"), "args.effective": "unknown"},
     ),
     (drop_rank, {"process.ranks": "fail"}),
     (rank_stopped, {"process.ranks": "fail"}),
@@ -230,8 +282,11 @@ FAULTS: tuple[tuple[Change, dict[str, str]], ...] = (
     (other_draft_tokens, {"args.effective": "fail"}),
     (one_rank_silent, {"log.capture": "fail"}),
     (other_capture, {"log.capture": "fail"}),
-    (log_absent, {"log.boot": "unknown", "log.capture": "unknown", "log.errors": "unknown"}),
+    (log_absent, dict.fromkeys(LOG_CHECKS, "unknown")),
     (log_elsewhere, {"log.boot": "fail", "log.capture": "unknown", "log.errors": "unknown"}),
+    (log_into_a_pipe, dict.fromkeys(LOG_CHECKS, "unknown")),
+    (log_of_another_port, dict.fromkeys(LOG_CHECKS, "unknown")),
+    (log_of_the_day_before, dict.fromkeys(LOG_CHECKS, "unknown")),
     (log_cut_off, {"log.boot": "unknown", "log.capture": "unknown"}),
     (hangs_with_200, {"health.generate": "fail"}),
     (no_tokens, {"health.generate": "fail"}),
@@ -243,6 +298,11 @@ FAULTS: tuple[tuple[Change, dict[str, str]], ...] = (
     (no_head, {"config.draft": "fail"}),
     (pickled_weights, {"config.draft": "unknown"}),
     (other_interpreter, {"source.file": "fail"}),
+    (other_environment, {"source.file": "fail"}),
+    (other_on_the_path, {"source.file": "fail"}),
+    (other_executable, {"source.file": "fail"}),
+    (executable_hidden, {"source.file": "unknown"}),
+    (interpreter_not_told, {"source.file": "unknown"}),
     (other_search_path, {"source.file": "fail"}),
     (started_beside_a_checkout, {"source.file": "fail"}),
     (environment_hidden, {"source.file": "unknown"}),

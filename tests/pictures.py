@@ -22,6 +22,8 @@ from tests.wheels import record_sha256, wheel_source
 VERSION = "0.5.9"
 ROOT = "/opt/sglang/lib/python3.11/site-packages"
 PYTHON = "/opt/sglang/bin/python"
+EXE = "/usr/bin/python3.11"
+INTERPRETER = {"program": PYTHON, "environment": "/opt/sglang", "file": EXE}
 LOG = "/logs/server.log"
 DRAFT = "/data/draft/config.json"
 MODEL = "/models/kimi/config.json"
@@ -30,7 +32,7 @@ BUNDLE = bundles.find_bundle("eagle3-embedding-capture")
 UID = 1000
 DEEPSEEK = "sglang/srt/models/deepseek_v2.py"
 GRAPH = "sglang/srt/model_executor/cuda_graph_runner.py"
-STARTED_S = 1_000_000.0
+STARTED_S = 1_795_946_390.0  # ten seconds before LOG_LINES begin, which are in UTC
 CHANGED_NS = int((STARTED_S - 60) * 1e9)
 RANKS = 2
 
@@ -121,6 +123,8 @@ def process(pid: int, title: str, role: str | None, **more: Any) -> dict[str, An
         "title": title,
         "argv": title.split(),
         "role": role,
+        "exe": EXE,
+        "interpreter": None,
         "cwd": "/home/ops",
         "env": {},
         "log_fds": [BOOT_LOG],
@@ -153,7 +157,8 @@ EFFECTIVE = {
 
 def healthy() -> dict[str, Any]:
     """Facts of a node on which everything is as meant."""
-    launcher = process(100, f"{PYTHON} -m sglang.launch_server --port 8000", "launcher", ppid=1)
+    command = f"{PYTHON} -m sglang.launch_server --port 8000"
+    launcher = process(100, command, "launcher", ppid=1, interpreter=INTERPRETER)
     ranks = [process(101 + n, f"sglang::scheduler_TP{n}", "scheduler") for n in range(RANKS)]
     answer = {"meta_info": {"completion_tokens": 8, "spec_verify_ct": 3}}
     return {
@@ -182,7 +187,11 @@ def healthy() -> dict[str, Any]:
             },
         },
         "bytecode": {f"{ROOT}/{DEEPSEEK}": {"pycs": [], "shadow": None}},
-        "procs": {"processes": [launcher, *ranks], "listeners": [{"port": 8000, "pid": 100, "uid": UID}]},
+        "procs": {
+            "processes": [launcher, *ranks],
+            "listeners": [{"port": 8000, "pid": 100, "uid": UID}],
+            "self": {"pid": 950, "ancestors": [940], "exe": EXE, "interpreter": INTERPRETER},
+        },
         "gpus": {
             "available": True,
             "why": None,
@@ -197,6 +206,7 @@ def healthy() -> dict[str, Any]:
             "exists": True,
             "path": LOG,
             "real_path": BOOT_LOG,
+            "boots": [{"offset": 0, "line": 1, "text_head": LOG_LINES[0]}],
             "matches": [
                 {"line": number, "text": text, "patterns": []}
                 for number, text in enumerate(LOG_LINES, start=1)

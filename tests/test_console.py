@@ -86,9 +86,11 @@ VIEWS: dict[str, Callable[[], object]] = {
     "history, error": lambda: show.history(history(outcome="error", error={"message": SAID})),
     "history, none": lambda: show.history(History(SAID, ())),
     "logs": lambda: logs.show(
-        Logs("n", False, "/l", True, (), ((1, SAID),)), errors=False, args=False, clean=0
+        Logs("n", False, "/l", True, (), 0, ((1, SAID),)), errors=False, args=False, clean=0
     ),
-    "logs, none": lambda: logs.show(Logs("n", False, SAID, False, (), ()), errors=False, args=False, clean=0),
+    "logs, none": lambda: logs.show(
+        Logs("n", False, SAID, False, (), 0, ()), errors=False, args=False, clean=0
+    ),
     "message": lambda: show.message(SAID),
     "plan": lambda: print_plan(console(), "blackwell", plan()),
     "raw": lambda: show.raw(SAID),

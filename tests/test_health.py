@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from remote.errors import ExitCode, UnhealthyError
+from remote import steps
+from remote.errors import ExitCode, RefusedError, UnhealthyError
 from remote.health import Watched, wait_ready
 from remote.reporting import Silent
 from remote.running import Boot
-from tests.pictures import NODE
+from tests import changes, fact_faults
+from tests.pictures import BUNDLE, NODE
 
 BOOT = Boot("b1", pid=100, starttime_ticks=1, start_time=0.0, log="/logs/x.log")
 READY_LINE = "[2026-11-29 10:00:09] The server is fired up and ready to roll!\n"
@@ -62,6 +64,7 @@ class FakeSession:
     ends: bool = False
     node: Any = NODE
     watching: FakePending | None = None
+    watched: dict[str, Any] | None = None
     asked: list[str] = field(default_factory=list)
 
     @property
@@ -71,6 +74,7 @@ class FakeSession:
     def submit(self, op: str, params: dict[str, Any], *, timeout_s: float, on_event: Any) -> FakePending:
         assert (op, params["pid"], params["port"]) == ("watch", 100, 8000)
         assert timeout_s > 3600
+        self.watched = params
         self.watching = FakePending(iter(self.events), on_event, self.ends)
         return self.watching
 
@@ -190,3 +194,34 @@ def test_no_progress_is_the_limit_and_progress_moves_it() -> None:
 def test_ready_without_a_generation_is_unhealthy(answer: dict[str, Any]) -> None:
     with pytest.raises(UnhealthyError, match="does not generate"):
         wait(FakeSession(ALL_UP, answer))
+
+
+@pytest.mark.parametrize(
+    ("whose", "says"),
+    [
+        (fact_faults.log_elsewhere, "writes to /tmp/nohup.out, not to /logs/server.log"),
+        (fact_faults.log_into_a_pipe, "cannot be seen where pid 100 writes"),
+        (fact_faults.log_of_another_port, "of a server on port 8001"),
+    ],
+)
+def test_a_log_that_is_not_the_servers_own_is_not_followed(
+    monkeypatch: pytest.MonkeyPatch, whose: changes.Change, says: str
+) -> None:
+    """An old failure in it would make a healthy server unhealthy."""
+    monkeypatch.setattr(steps, "observe", lambda *_, **__: changes.node(whose))
+    session = FakeSession(ALL_UP, GENERATED)
+    with pytest.raises(RefusedError, match=says) as caught:
+        steps.health(session, BUNDLE, Silent())  # type: ignore[arg-type]
+    assert "inv restart --node blackwell" in caught.value.hint
+    assert session.watching is None
+
+
+def test_the_servers_own_log_is_followed_from_its_last_boot(monkeypatch: pytest.MonkeyPatch) -> None:
+    def second_boot(facts: dict[str, Any]) -> None:
+        facts["log"]["boots"] = [{"offset": 0}, {"offset": 4096}]
+
+    monkeypatch.setattr(steps, "observe", lambda *_, **__: changes.node(second_boot))
+    session = FakeSession(ALL_UP, GENERATED)
+    steps.health(session, BUNDLE, Silent())  # type: ignore[arg-type]
+    assert session.watched is not None
+    assert (session.watched["log"], session.watched["from_offset"]) == (NODE.server.log, 4096)

@@ -13,14 +13,13 @@ import pytest
 
 from remote.diagnose import conclude
 from remote.hypotheses import HYPOTHESES, scatter, weigh
-from tests import pictures
+from tests import fact_faults, pictures
 from tests.changes import (
     COMMUNICATOR,
     IDS,
     Change,
     Sources,
     args,
-    copies,
     deployed_to,
     died,
     draft,
@@ -64,12 +63,9 @@ FAULTS: list[tuple[str, list[Change], Callable[[], Sources] | None, set[str]]] =
     ("wrong-server", [stranger], None, set()),
     ("wrong-server", [args(model_path="/models/other")], None, set()),
     ("two-installs", [launcher(env={"PYTHONPATH": "/sgl-workspace/sglang/python"})], None, set()),
-    (
-        "two-installs",
-        [launcher(argv=["/usr/bin/python3", "-m", "sglang.launch_server"])],
-        None,
-        set(),
-    ),
+    ("two-installs", [fact_faults.other_interpreter], None, set()),
+    ("two-installs", [fact_faults.other_environment], None, set()),
+    ("two-installs", [fact_faults.other_executable], None, set()),
     (
         "two-installs",
         [deployed_to("/opt/other/site-packages")],
@@ -155,7 +151,7 @@ BLIND: list[tuple[str, list[Change], Callable[[], Sources] | None]] = [
     ("wrong-server", [unreadable("procs")], None),
     ("two-installs", [unreadable("package")], None),
     ("two-installs", [launcher(env=None)], None),
-    ("two-installs", [copies, launcher(argv=["python", "-m", "sglang.launch_server"])], None),
+    ("two-installs", [fact_faults.interpreter_not_told], None),
     ("simulated-acceptance", [everyone(env=None)], None),
     ("simulated-acceptance", [unreadable("procs")], None),
     ("draft-path", [unreadable("weights")], None),
@@ -271,3 +267,11 @@ def test_on_a_stopped_server_the_wiring_is_that_of_the_next_one() -> None:
 def test_a_log_that_is_absent_takes_no_answer_away() -> None:
     found = node(lambda facts: facts.update(log={"exists": False, "path": LOG}))
     assert holding(found) == set()
+
+
+def test_how_another_server_ended_is_not_how_ours_did() -> None:
+    """Both append to one file; ours is gone, and what failed in the log was on another port."""
+    of_ours = next(e for e in weigh(node(died)) if e.id == "not-serving")
+    assert "OutOfMemoryError" in of_ours.says
+    of_another = next(e for e in weigh(node(died, fact_faults.log_of_another_port)) if e.id == "not-serving")
+    assert (of_another.verdict, of_another.says) == ("holds", "no server of ours runs")

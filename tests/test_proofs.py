@@ -16,6 +16,7 @@ from remote.proofs import PROOFS, prove
 from tests import pictures
 from tests.fact_faults import (
     FAULTS,
+    LOG_CHECKS,
     Change,
     Facts,
     arguments_not_told,
@@ -24,16 +25,25 @@ from tests.fact_faults import (
     leak,
     log_absent,
     log_elsewhere,
+    log_into_a_pipe,
+    log_of_another_port,
+    log_of_the_day_before,
     no_config,
     no_server,
     old_config,
     orphan,
+    other_copies,
     other_interpreter,
+    runs_in,
+    started_as,
 )
 from tests.pictures import (
     DEEPSEEK,
     DRAFT,
+    EXE,
     GRAPH,
+    INTERPRETER,
+    PYTHON,
     ROOT,
     STARTED_S,
     fixed,
@@ -136,30 +146,57 @@ def test_arguments_that_nobody_tells_are_unknown() -> None:
     assert set(found) <= {"args.effective", "wiring.overlap"}
 
 
-def test_a_log_of_another_boot_tells_nothing_of_the_server_that_runs() -> None:
-    def unasked_and_elsewhere(facts: Facts) -> None:
-        log_elsewhere(facts)
-        arguments_not_told(facts)
-        words = ", ".join(f"{name}={value!r}" for name, value in pictures.EFFECTIVE.items())
-        facts["log"]["matches"][0]["text"] = f"[2026-11-29 10:00:00] server_args=ServerArgs({words})"
+def recorded(facts: Facts, **changed_args: Any) -> None:
+    """The log holds the whole record of the arguments, and the server does not tell them itself."""
+    arguments_not_told(facts)
+    words = ", ".join(f"{name}={value!r}" for name, value in {**pictures.EFFECTIVE, **changed_args}.items())
+    facts["log"]["matches"][0]["text"] = f"[2026-11-29 10:00:00] server_args=ServerArgs({words})"
 
-    found = not_passed(changed(unasked_and_elsewhere))
-    assert found["args.effective"] == "unknown"
-    assert found["log.capture"] == "unknown"
+
+@pytest.mark.parametrize(
+    "whose", [log_elsewhere, log_into_a_pipe, log_of_another_port, log_of_the_day_before]
+)
+def test_a_log_of_another_boot_tells_nothing_of_the_server_that_runs(whose: Change) -> None:
+    """Not its arguments either: with graphs off, an unpatched graph runner would be none of its concern."""
+    facts = healthy()
+    recorded(facts, disable_cuda_graph=True)
+    whose(facts)
+    found = verdicts(facts, sources={**fixed(), GRAPH: pristine()[GRAPH]})
+    assert {id: found[id] for id in ("args.effective", *LOG_CHECKS[1:])} == {
+        "args.effective": "unknown",
+        "log.capture": "unknown",
+        "log.errors": "unknown",
+    }
+    assert found["wiring.graph"] == "fail"
+
+
+def test_the_last_boot_is_the_servers_in_whatever_zone_its_times_are() -> None:
+    """The record's time is local, UTC-12 to UTC+14, and comes some seconds after the process's start."""
+    for stamp in ("2026-11-28 22:00:00", "2026-11-29 10:00:00", "2026-11-30 00:00:00"):
+        facts = healthy()
+        record = facts["log"]["matches"][0]
+        record["text"] = record["text"].replace("2026-11-29 10:00:00", stamp)
+        assert not_passed(facts) == {}
+
+
+@pytest.mark.parametrize("written", [[pictures.BOOT_LOG], ["/logs/errors.log", pictures.BOOT_LOG]])
+def test_a_server_that_writes_to_the_log_by_one_of_its_streams_owns_it(written: list[str]) -> None:
+    facts = healthy()
+    for each in facts["procs"]["processes"]:
+        each["log_fds"] = written
+    assert not_passed(facts) == {}
 
 
 def test_a_record_in_the_log_tells_the_arguments_of_the_server_that_runs() -> None:
-    def unasked(facts: Facts) -> None:
-        arguments_not_told(facts)
-        words = ", ".join(f"{name}={value!r}" for name, value in pictures.EFFECTIVE.items())
-        facts["log"]["matches"][0]["text"] = f"[2026-11-29 10:00:00] server_args=ServerArgs({words})"
-
-    def unasked_and_gone(facts: Facts) -> None:
-        unasked(facts)
+    def recorded_and_gone(facts: Facts) -> None:
+        recorded(facts)
         no_server(facts)
 
-    assert not_passed(changed(unasked)) == {}
-    assert not_passed(changed(unasked_and_gone))["args.effective"] == "unknown"
+    assert not_passed(changed(recorded)) == {}
+    assert not_passed(changed(recorded_and_gone))["args.effective"] == "unknown"
+    off = healthy()
+    recorded(off, disable_cuda_graph=True)
+    assert verdicts(off)["wiring.graph"] == "skip"
 
 
 def test_a_key_that_the_inventory_spells_out_is_neither_compared_nor_shown() -> None:
@@ -196,6 +233,28 @@ def test_processes_that_cannot_be_read_may_import_another_tree() -> None:
     assert not_passed(facts)["source.file"] == "unknown"
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        # The shebang of the sglang script names another link of the same environment.
+        started_as(
+            "/opt/sglang/bin/python3", interpreter=runs_in("/opt/sglang/bin/python3", "/opt/sglang", EXE)
+        ),
+        started_as("python", interpreter=INTERPRETER),
+        started_as(PYTHON, exe=f"{EXE} (deleted)"),
+    ],
+    ids=["another name", "found on PATH", "updated since"],
+)
+def test_the_same_interpreter_by_another_name_passes_beside_other_copies(change: Change) -> None:
+    facts = changed(change)
+    other_copies(facts)
+    assert not_passed(facts) == {}
+
+
+def test_the_base_interpreter_is_enough_where_there_is_one_sglang_only() -> None:
+    assert not_passed(changed(started_as("python", interpreter=None))) == {}
+
+
 @pytest.mark.parametrize("more", [{}, {"restored": STARTED_S}])
 def test_a_copy_that_was_patched_and_is_not_imported_is_named(more: dict[str, Any]) -> None:
     """It is on the interpreter's path, behind another one: what a deploy put there is not what runs."""
@@ -213,6 +272,15 @@ def test_a_copy_that_was_patched_and_is_not_imported_is_named(more: dict[str, An
 
 def test_a_mode_that_is_off_is_skipped_whatever_the_configuration() -> None:
     assert verdicts(changed(no_config))["wiring.overlap"] == "skip"
+
+
+def test_without_a_server_the_modes_are_those_of_the_next_one() -> None:
+    """By the inventory, as the hypotheses have it; an old boot's arguments in the log are nobody's."""
+    facts = healthy()
+    recorded(facts, disable_cuda_graph=True, enable_two_batch_overlap=True)
+    no_server(facts)
+    found = verdicts(facts, sources={**fixed(), GRAPH: pristine()[GRAPH]})
+    assert (found["wiring.graph"], found["wiring.overlap"]) == ("fail", "skip")
 
 
 def test_unpatched_source_fails_on_state_behaviour_and_wiring() -> None:

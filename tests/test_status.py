@@ -56,3 +56,12 @@ def test_no_gpus_to_show(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_server_that_does_not_answer_is_sick() -> None:
     result = told(changes.hangs)
     assert (result.state, result.why) == ("sick", "2 of 2 ranks alive, /generate: no answer within 60 s")
+
+
+@pytest.mark.parametrize("written", [[pictures.BOOT_LOG], ["/tmp/other.log"], []])
+def test_it_is_starting_only_by_a_log_of_its_own(written: list[str]) -> None:
+    def begun(facts: dict[str, Any]) -> None:
+        facts["log"]["matches"] = facts["log"]["matches"][:2]
+
+    result = told(changes.hangs, begun, changes.everyone(log_fds=written))
+    assert result.state == ("starting" if written == [pictures.BOOT_LOG] else "sick")

@@ -7,10 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ..checks import Evidence
-from ..intent import wanted_args
 from ..picture import Picture
 from ..proofs import prove
-from ..proofs.server_args import told
 
 Answer = Literal["holds", "refuted", "unknown"]
 _ANSWERS: Mapping[str, Answer] = {"fail": "holds", "pass": "refuted"}
@@ -56,20 +54,6 @@ class Cause:
         )
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """The server's arguments by SGLang's names, and where they were read. `values` None: nobody tells."""
-
-    values: Mapping[str, Any] | None
-    source: str
-
-    def get(self, name: str) -> Any:
-        return None if self.values is None else self.values.get(name)
-
-    def tell(self, name: str) -> bool:
-        return self.values is not None and name in self.values
-
-
 def command(picture: Picture, verb: str, *options: str) -> str:
     """A command to type about this node."""
     return " ".join(["inv", verb, *options, "--node", picture.node.name])
@@ -82,27 +66,6 @@ def deploy(picture: Picture) -> str:
 def in_inventory(picture: Picture, what: str) -> str:
     """A change of the inventory, and the command that brings it about."""
     return f"{what} (inventory, server '{picture.node.server_name}'), then: {command(picture, 'restart')}"
-
-
-def running(picture: Picture) -> bool | None:
-    """Whether a server of ours runs; None when the processes could not be read."""
-    if picture.ownership is None:
-        return None
-    return picture.ownership.server is not None and picture.ownership.server.launcher is not None
-
-
-def arguments(picture: Picture) -> Arguments:
-    """What the server runs with; where none runs, what the next one would be started with."""
-    if running(picture) is False:
-        # SGLang's own defaults (server_args.py, 0.5.5 to 0.5.23) for the switches that are asked about here.
-        off = ("disable_cuda_graph", "enable_two_batch_overlap", "enable_attn_tp_input_scattered")
-        defaults = {"speculative_algorithm": None, **dict.fromkeys(off, False)}
-        wanted = {**defaults, **wanted_args(picture.node.server)}
-        return Arguments(wanted, "inventory (no server runs)")
-    values, source = told(picture)
-    if values is not None:
-        return Arguments(values, source)
-    return Arguments(None, "the server does not tell its arguments, nor does the log")
 
 
 def algorithm_of(values: Mapping[str, Any] | None) -> str | None:

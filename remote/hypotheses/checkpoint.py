@@ -8,8 +8,9 @@ from typing import Any
 from ..checks import Evidence
 from ..picture import Picture
 from ..proofs.draft import fc_width
+from ..proofs.server_args import arguments
 from ..sglang import draft
-from .base import Cause, Hypothesis, algorithm_of, arguments, command, in_inventory
+from .base import Cause, Hypothesis, algorithm_of, command, in_inventory
 
 
 def _problems(picture: Picture, *codes: str) -> list[draft.Problem]:

@@ -6,7 +6,8 @@ import ast
 
 from ..checks import Evidence
 from ..picture import Picture
-from .base import Cause, Hypothesis, algorithm_of, arguments, command, in_inventory
+from ..proofs.server_args import arguments
+from .base import Cause, Hypothesis, algorithm_of, command, in_inventory
 
 _SCATTER = "enable_attn_tp_input_scattered"
 # Where AttnTpContext is: layers/communicator.py to 0.5.20, then layer_boundary.

@@ -8,10 +8,11 @@ from typing import Any
 from ..checks import Evidence
 from ..intent import draft_config_path, model_config_path, wanted_args
 from ..picture import Picture, Unreadable
+from ..proofs.server_args import Arguments, arguments, running
 from ..sglang import metrics, speculation
 from ..sglang.adjustments import same
 from ..sglang.modelpath import same_path
-from .base import Arguments, Cause, Hypothesis, algorithm_of, arguments, command, in_inventory, running
+from .base import Cause, Hypothesis, algorithm_of, command, in_inventory
 
 _NUMBERS = ("speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens")
 # environ.py and speculative/spec_utils.py of 0.5.4 to 0.5.23: on if the length is above 0, then the number

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from ..checks import Evidence
 from ..picture import Picture
 from ..proofs import prove
+from ..proofs.server_args import running
+from ..running import not_its_own
 from ..sglang.adjustments import same
-from .base import Cause, Hypothesis, command, deploy, running
+from .base import Cause, Hypothesis, command, deploy
 
 
 def wrong_server(cause: Cause, picture: Picture) -> Hypothesis:
@@ -41,11 +42,6 @@ def two_installs(cause: Cause, picture: Picture) -> Hypothesis:
         seen = Evidence(patched, "patched by the last deploy")
         says = f"the last deploy patched {patched}, and {picture.root} is what is imported now"
         return cause.holds(says, seen, *found.evidence, remedy=deploy(picture))
-    others = [copy for copy in picture.section("package").get("copies", []) if copy["root"] != picture.root]
-    program = _program(picture)
-    if others and program is not None and not program.startswith("/"):
-        says = f"{len(others)} other copies, and it cannot be read which interpreter `{program}` is"
-        return cause.unknown(says, *found.evidence, remedy=command(picture, "restart"))
     return found
 
 
@@ -58,16 +54,6 @@ def _patched_elsewhere(picture: Picture) -> str | None:
         if code and not manifest.get("restored"):
             return None if any(path.startswith(f"{picture.root}/") for path in code) else code[0]
     return None
-
-
-def _program(picture: Picture) -> str | None:
-    """What the running server was started with; None where none runs."""
-    server = picture.ownership.server if picture.ownership else None
-    if server is None or server.launcher is None:
-        return None
-    processes: list[dict[str, Any]] = picture.section("procs")["processes"]
-    raw = next(each for each in processes if each["pid"] == server.launcher.pid)
-    return str((raw.get("argv") or [""])[0])
 
 
 def stale_bytecode(cause: Cause, picture: Picture) -> Hypothesis:
@@ -83,7 +69,7 @@ def stale_process(cause: Cause, picture: Picture) -> Hypothesis:
 
 def not_serving(cause: Cause, picture: Picture) -> Hypothesis:
     """Nothing can be effective on a server that does not generate."""
-    failure = picture.boot.failure if picture.boot else None
+    failure = picture.boot.failure if picture.boot and not_its_own(picture) is None else None
     if running(picture) is False:
         if failure is None:
             return cause.holds("no server of ours runs", remedy=command(picture, "restart"))

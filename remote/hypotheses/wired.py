@@ -10,8 +10,9 @@ from ..checks import Evidence
 from ..observe import wiring_of
 from ..picture import Picture
 from ..proofs import prove
+from ..proofs.server_args import Arguments, arguments
 from ..wiring import ModeResult
-from .base import Arguments, Cause, Hypothesis, arguments, command, deploy, in_inventory
+from .base import Cause, Hypothesis, command, deploy, in_inventory
 from .mending import mending_command
 
 _IDS = "eagle_aux_hidden_state_layer_ids"

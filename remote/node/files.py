@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import binascii
+import errno
 import os
 import stat
 
@@ -19,10 +20,18 @@ if TYPE_CHECKING:
     from .base import Context
 
 TEXT_LIMIT = 256 * 1024
+MAX_LINKS = 40  # as many as Linux follows (path_resolution(7))
+# What comes into a directory or goes from it sets both of its times, on some network file systems not to
+# exactly the same.
+SAME_CHANGE_NS = 1_000_000_000
 
 
 def describe(path: str) -> tuple[dict[str, Any], bytes]:
-    """The facts of one file, and its content (empty if there is none). Links are followed. OpError."""
+    """The facts of one file, and its content (empty if there is none). Links are followed. OpError.
+
+    `ctime_ns`: when the file changed, or a link on the way to it, in any part of the path: a link that was
+    led elsewhere gives another file, whose own change may be long ago.
+    """
     target = None
     try:
         if os.path.islink(path):
@@ -38,6 +47,7 @@ def describe(path: str) -> tuple[dict[str, Any], bytes]:
         raise OpError("unsupported", f"{path}: not a regular file", path=path)
     try:
         data = read_bytes(path)
+        real_path, links = resolve(path)
     except OSError as error:
         raise op_error(error, path) from None
     return {
@@ -48,11 +58,44 @@ def describe(path: str) -> tuple[dict[str, Any], bytes]:
         "uid": info.st_uid,
         "gid": info.st_gid,
         "mtime_ns": info.st_mtime_ns,
-        "ctime_ns": info.st_ctime_ns,
-        "real_path": os.path.realpath(path),
+        "ctime_ns": max([info.st_ctime_ns, *(link.st_ctime_ns for link in links)]),
+        "real_path": real_path,
         "symlink": target,
         "writable": replaceable(path),
     }, data
+
+
+def resolve(path: str) -> tuple[str, list[os.stat_result]]:
+    """The real path of what an absolute `path` leads to, and each link on the way. Raises OSError."""
+    links: list[os.stat_result] = []
+    real, rest = "/", path.split("/")[::-1]
+    while rest:
+        name = rest.pop()
+        if name in ("", ".", ".."):
+            real = os.path.dirname(real) if name == ".." else real
+            continue
+        here = os.path.join(real, name)
+        info = os.lstat(here)
+        if not stat.S_ISLNK(info.st_mode):
+            real = here
+            continue
+        links.append(info)
+        if len(links) > MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        target = os.readlink(here)
+        real = "/" if target.startswith("/") else real
+        rest += target.split("/")[::-1]
+    return real, links
+
+
+def moved_ns(directory: str) -> int:
+    """When a directory got its name, in ns; 0 where that cannot be told. Raises OSError.
+
+    A rename sets its change time and not its modification time. Neither do a change of its mode or owner,
+    which counts as one. What came into it or went from it afterwards hides the rename.
+    """
+    info = os.stat(directory)
+    return info.st_ctime_ns if info.st_ctime_ns - info.st_mtime_ns > SAME_CHANGE_NS else 0
 
 
 def replaceable(path: str) -> bool:
@@ -129,14 +172,22 @@ def dist_infos(root: str, package: str) -> list[str]:
 def configs(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
     """{paths: [absolute]} -> {path: facts of describe() and `text`} | {path: {error}}.
 
-    `text`: UTF-8, what is not decodable replaced; null for more than 256 kB and for no file.
+    `text`: UTF-8, what is not decodable replaced; null for more than 256 kB and for no file. `ctime_ns` is
+    also that of a rename of the model's directory, the usual way to put another model in its place. Not of
+    those above it; and not for source files: below a container's image, a directory's times are those of a
+    rename when bytecode is written in it.
     """
     found: dict[str, Any] = {}
     for path in params["paths"]:
         try:
             facts, data = describe(absolute(path))
+            if facts["exists"]:
+                facts["ctime_ns"] = max(facts["ctime_ns"], moved_ns(os.path.dirname(path)))
         except OpError as error:
             found[path] = _failed(error)
+            continue
+        except OSError as error:
+            found[path] = _failed(op_error(error, path))
             continue
         shown = facts["exists"] and len(data) <= TEXT_LIMIT
         found[path] = {**facts, "text": data.decode("utf-8", "replace") if shown else None}

@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 import re
 import stat as stat_bits
+import sys
 
-from . import procfs, sockets
+from . import interpreter, procfs, sockets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,6 +192,9 @@ def describe(process: dict[str, Any], its_role: str | None, env_keys: tuple[str,
     """All facts of one process; null where /proc does not let us read."""
     pid = process["pid"]
     uid = procfs.uid_of(pid)
+    cwd = procfs.link(f"/proc/{pid}/cwd")
+    given = environment(pid, ("PATH", *env_keys))
+    search_path = None if given is None else given.pop("PATH", None)
     return {
         **{key: process[key] for key in ("pid", "starttime_ticks", "ppid", "sid", "pgid", "state", "comm")},
         "start_time": procfs.start_time(process["starttime_ticks"]),
@@ -201,11 +205,12 @@ def describe(process: dict[str, Any], its_role: str | None, env_keys: tuple[str,
         "role": its_role,
         "net": procfs.link(f"/proc/{pid}/ns/net"),
         "exe": procfs.link(f"/proc/{pid}/exe"),
-        "cwd": procfs.link(f"/proc/{pid}/cwd"),
+        "interpreter": interpreter.of(process["argv"], cwd, search_path),
+        "cwd": cwd,
         # `python -m` imports from its working directory before anything else.
         "cwd_package": os.path.isfile(f"/proc/{pid}/cwd/sglang/__init__.py"),
         "threads_alive_of_zombie": process["state"] in procfs.DEAD and procfs.living_threads(pid),
-        "env": environment(pid, env_keys),
+        "env": given,
         "log_fds": log_files(pid),
     }
 
@@ -241,7 +246,8 @@ def procs(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
     """{port, command?, env_keys?, extra_pids?} -> {processes, listeners, port_states, self}.
 
     `processes`: SGLang's (see family()), what listens on the port, and `extra_pids`. `listeners`: only
-    sockets in LISTEN on exactly this port, `pid` null when its owner's descriptors cannot be read.
+    sockets in LISTEN on exactly this port, `pid` null when its owner's descriptors cannot be read. `self`:
+    this helper, which runs in the inventory's interpreter, and what has to be left alone with it.
     """
     everything = table()
     roles = family(everything, params.get("command"))
@@ -260,6 +266,8 @@ def procs(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
             "pid": os.getpid(),
             "ancestors": procfs.ancestors(os.getpid()),
             "net": procfs.link("/proc/self/ns/net"),
+            "exe": procfs.link("/proc/self/exe"),
+            "interpreter": interpreter.of([sys.executable], None, None),
         },
     }
 

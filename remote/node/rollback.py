@@ -19,7 +19,7 @@ def restore(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """Put back what a deploy replaced, exactly: content, mode, owner, times, link; what it created goes.
 
     {deploy_id, expect: {path: sha256}|null, force: bool}
-    -> {files: [{path, real_path, changed, sha256 (read back), kept: path|null}]}
+    -> {files: [{path, real_path, changed, sha256 and symlink (read back), kept: path|null}]}
     OpError "missing" without such a deploy; "precondition" with `files` [{path, expected, found}] when a
     file is neither as the deploy left it (or as `expect` says) nor original, unless `force`. Then nothing
     is changed. With `force` what stands there is kept first, at `kept` in the state directory.
@@ -52,9 +52,9 @@ def restore(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
 def _read_back(entry: dict[str, Any], changed: bool, kept: str | None) -> dict[str, Any]:
     if not originals.in_place(entry):
         raise OpError("internal", f"{entry['path']}: does not read back as it originally was")
-    sha256_now = content_sha256(entry["path"])
-    facts = {"path": entry["named"], "real_path": entry["path"], "changed": changed, "sha256": sha256_now}
-    return {**facts, "kept": kept}
+    now, _ = originals.look(entry["path"])
+    names = {"path": entry["named"], "real_path": entry["path"]}
+    return {**names, "changed": changed, "sha256": now["sha256"], "symlink": now.get("target"), "kept": kept}
 
 
 @changes

@@ -7,7 +7,7 @@ import re
 from ..checks import Check, Evidence, failed, passed, skipped, unknown
 from ..intent import capturing_ranks
 from ..picture import Picture
-from ..running import launcher, log_files
+from ..running import launcher, not_its_own, written_elsewhere
 from ..sglang.ranks import rank_of
 
 
@@ -20,18 +20,20 @@ def boot(picture: Picture) -> Check:
     path = node.server.log
     if not log.get("exists"):
         return unknown(id, expected, f"{path} does not exist", Evidence(path, "absent"), remedy=remedy)
-    first = launcher(picture)
-    if first is None:
+    if launcher(picture) is None:
         return failed(id, expected, "no server of ours runs", remedy=f"inv restart --node {node.name}")
     elsewhere = written_elsewhere(picture)
     if elsewhere is not None:
         return failed(
             id,
             expected,
-            f"the server writes to {elsewhere.text}, not to {path}",
+            elsewhere.text,
             elsewhere,
             remedy=f"set `log` in the inventory, or: inv restart --node {node.name}",
         )
+    other = _unknown_whose(picture, id, expected)
+    if other is not None:
+        return other
     if picture.boot is None:
         return unknown(
             id, expected, f"{path} holds no line of a boot", Evidence(path, "no boot"), remedy=remedy
@@ -41,32 +43,16 @@ def boot(picture: Picture) -> Check:
         if picture.boot.state == "failed":
             return failed(id, expected, _failure(picture), evidence, remedy=f"{remedy} --errors")
         return unknown(id, expected, f"the log's last boot is {picture.boot.state}", evidence, remedy=remedy)
-    if not log_files(picture):
-        return unknown(
-            id,
-            expected,
-            f"it cannot be seen where pid {first.pid} writes its log",
-            evidence,
-            remedy=remedy,
-        )
     return passed(id, expected, f"ready at {picture.boot.ready_at}", evidence)
 
 
-def written_elsewhere(picture: Picture) -> Evidence | None:
-    """The running server's real log, if it is not the inventory's: that one is then another boot's."""
-    log, first, written = picture.section("log"), launcher(picture), log_files(picture)
-    if first is None or not written or log.get("real_path", picture.node.server.log) in written:
-        return None
-    return Evidence(f"/proc/{first.pid}/fd/1", written[0])
-
-
-def _not_its_own(picture: Picture, id: str, expected: str) -> Check | None:
+def _unknown_whose(picture: Picture, id: str, expected: str) -> Check | None:
     """The log has nothing to say of the running server. Unknown, whatever stands in it."""
-    elsewhere = written_elsewhere(picture)
-    if elsewhere is None:
+    other = not_its_own(picture)
+    if other is None:
         return None
-    why = f"the server writes to {elsewhere.text}: what {picture.node.server.log} says is of another boot"
-    return unknown(id, expected, why, elsewhere, remedy=f"inv restart --node {picture.node.name}")
+    why = f"{other.text}: what the log says may be of another boot"
+    return unknown(id, expected, why, other, remedy=f"inv restart --node {picture.node.name}")
 
 
 def _failure(picture: Picture) -> str:
@@ -89,7 +75,7 @@ def capture(picture: Picture) -> Check:
     remedy = f"inv logs --grep capture --node {picture.node.name}"
     if not log.get("exists"):
         return unknown(id, expected, f"{path} does not exist", Evidence(path, "absent"), remedy=remedy)
-    other = _not_its_own(picture, id, expected)
+    other = _unknown_whose(picture, id, expected)
     if other is not None:
         return other
     marker = re.compile(bundle.marker)
@@ -136,7 +122,7 @@ def errors(picture: Picture) -> Check:
     path = picture.node.server.log
     if not picture.section("log").get("exists"):
         return unknown(id, expected, f"{path} does not exist", Evidence(path, "absent"), remedy=remedy)
-    other = _not_its_own(picture, id, expected)
+    other = _unknown_whose(picture, id, expected)
     if other is not None:
         return other
     if picture.boot is None:

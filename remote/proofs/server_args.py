@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..checks import Check, Evidence, failed, passed, unknown
 from ..intent import wanted_args
 from ..picture import Picture
+from ..running import not_its_own
 from ..sglang.adjustments import same
 from ..sglang.args import redact_value
 from ..sglang.redact import is_secret
-from .log import written_elsewhere
 
 
 def effective(picture: Picture) -> Check:
@@ -22,7 +23,7 @@ def effective(picture: Picture) -> Check:
     """
     id, expected = "args.effective", "the server's arguments are the inventory's"
     wanted = wanted_args(picture.node.server)
-    found, source = told(picture)
+    found, source = _told(picture)
     if found is None:
         return unknown(
             id,
@@ -62,21 +63,55 @@ def effective(picture: Picture) -> Check:
     return passed(id, expected, f"{len(wanted)} arguments as wanted", Evidence(source, _short(found, wanted)))
 
 
-def told(picture: Picture) -> tuple[Mapping[str, Any] | None, str]:
+@dataclass(frozen=True)
+class Arguments:
+    """The server's arguments by SGLang's names, and where they were read. `values` None: nobody tells."""
+
+    values: Mapping[str, Any] | None
+    source: str
+
+    def get(self, name: str) -> Any:
+        return None if self.values is None else self.values.get(name)
+
+    def tell(self, name: str) -> bool:
+        return self.values is not None and name in self.values
+
+
+def running(picture: Picture) -> bool | None:
+    """Whether a server of ours runs; None when the processes could not be read."""
+    if picture.ownership is None:
+        return None
+    return picture.ownership.server is not None and picture.ownership.server.launcher is not None
+
+
+def arguments(picture: Picture) -> Arguments:
+    """What the server runs with; where none runs, what the next one would be started with."""
+    if running(picture) is False:
+        # SGLang's own defaults (server_args.py, 0.5.5 to 0.5.23) for the switches that are asked about here.
+        off = ("disable_cuda_graph", "enable_two_batch_overlap", "enable_attn_tp_input_scattered")
+        defaults = {"speculative_algorithm": None, **dict.fromkeys(off, False)}
+        wanted = {**defaults, **wanted_args(picture.node.server)}
+        return Arguments(wanted, "inventory (no server runs)")
+    values, source = _told(picture)
+    if values is not None:
+        return Arguments(values, source)
+    return Arguments(None, "the server does not tell its arguments, nor does the log")
+
+
+def _told(picture: Picture) -> tuple[Mapping[str, Any] | None, str]:
     """The arguments that the server runs with, and where they are told: by itself, else in its log.
 
-    The log of a server that is gone, or that writes elsewhere, tells nothing of one that runs.
+    The log of a server that is gone, or of another one, tells nothing of the one that runs.
     """
     if picture.effective is not None:
         return picture.effective, "/server_info"
     boot = picture.boot
-    runs = picture.ownership is not None and picture.ownership.server is not None
     if (
         boot is not None
         and boot.args is not None
         and boot.args_record == "complete"
-        and runs
-        and written_elsewhere(picture) is None
+        and running(picture)
+        and not_its_own(picture) is None
     ):
         return boot.args, f"{picture.node.server.log}: server_args record"
     return None, ""

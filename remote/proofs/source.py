@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from typing import Any
 
 from .. import wiring
 from ..checks import Check, Evidence, failed, passed, skipped, unknown
@@ -48,23 +48,35 @@ def file(picture: Picture) -> Check:
         remedy = _remedy(picture, "inv diagnose")
         return failed(id, expected, shadowed.text, shadowed, *evidence, remedy=remedy)
     picture.section("procs")
-    unread = _unread(picture)
+    unread = _unread(picture, others=len(others))
     if unread:
         return unknown(id, expected, unread, *evidence, remedy=_remedy(picture, "inv restart"))
     observed = imported["origin"] + (f" ({len(others)} other copies, not imported)" if others else "")
     return passed(id, expected, observed, *evidence)
 
 
-def _other_interpreter(picture: Picture) -> Evidence | None:
-    """The running server uses another interpreter, PYTHONPATH or folder than the one looked at."""
+def _launcher(picture: Picture) -> dict[str, Any] | None:
+    """The facts of the running server's launcher; None where none runs."""
     server = picture.ownership.server if picture.ownership else None
     if server is None or server.launcher is None:
         return None
-    raw = next(p for p in picture.section("procs")["processes"] if p["pid"] == server.launcher.pid)
-    where = f"/proc/{server.launcher.pid}"
-    program = (raw.get("argv") or [""])[0]
-    if program.startswith("/") and PurePosixPath(program) != PurePosixPath(picture.node.python):
-        return Evidence(f"{where}/cmdline", f"the running server's interpreter is {program}")
+    processes: list[dict[str, Any]] = picture.section("procs")["processes"]
+    return next(each for each in processes if each["pid"] == server.launcher.pid)
+
+
+def _other_interpreter(picture: Picture) -> Evidence | None:
+    """The running server uses another interpreter, PYTHONPATH or folder than the one looked at."""
+    raw = _launcher(picture)
+    if raw is None:
+        return None
+    where = f"/proc/{raw['pid']}"
+    # The helper runs in the inventory's interpreter: like is held against like.
+    helper = picture.section("procs")["self"]
+    found, ours = raw["interpreter"], helper["interpreter"]
+    if found and ours and any(found[key] != ours[key] for key in ("environment", "file")):
+        return Evidence(f"{where}/cmdline", f"the running server's interpreter is {found['program']}")
+    if raw["exe"] and helper["exe"] and _binary(raw["exe"]) != _binary(helper["exe"]):
+        return Evidence(f"{where}/exe", f"the running server's interpreter is {raw['exe']}")
     env = raw.get("env") or {}
     login = (picture.facts.get("node") or {}).get("pythonpath") or ""
     meant = picture.node.server.env.get("PYTHONPATH", login)
@@ -82,6 +94,11 @@ def _other_interpreter(picture: Picture) -> Evidence | None:
     return None
 
 
+def _binary(exe: str) -> str:
+    """The path of an executable, without the kernel's word that an update replaced the file since."""
+    return exe.removesuffix(" (deleted)")
+
+
 def _shadowed(picture: Picture, others: list[str]) -> Evidence | None:
     """A deploy patched one copy on the interpreter's path, and another one, without the fix, is imported."""
     if picture.fix is not None and picture.fix.state in ("ours", "native"):
@@ -97,13 +114,17 @@ def _shadowed(picture: Picture, others: list[str]) -> Evidence | None:
     return None
 
 
-def _unread(picture: Picture) -> str | None:
-    """The running server whose environment cannot be read: what it imports is then not known."""
-    server = picture.ownership.server if picture.ownership else None
-    if server is None or server.launcher is None:
+def _unread(picture: Picture, *, others: int) -> str | None:
+    """Why it is not known what the running server imports, beside `others` more copies of SGLang."""
+    raw = _launcher(picture)
+    if raw is None:
         return None
-    raw = next(p for p in picture.section("procs")["processes"] if p["pid"] == server.launcher.pid)
-    return f"/proc/{server.launcher.pid}/environ cannot be read" if raw.get("env") is None else None
+    if raw["env"] is None:
+        return f"/proc/{raw['pid']}/environ cannot be read"
+    if raw["interpreter"] is None and (others or raw["exe"] is None):
+        program = (raw["argv"] or [raw["title"]])[0]
+        return f"{others} other copies, and it cannot be read which interpreter `{program}` is"
+    return None
 
 
 def state(picture: Picture) -> Check:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import wiring
 from ..checks import Check, Evidence, failed, passed, skipped, unknown
 from ..picture import Picture
+from .server_args import arguments
 
 _NAMES = {
     "eager": "prefill and extend",
@@ -32,8 +33,8 @@ def _mode(picture: Picture, mode: str) -> Check:
         return skipped(id, _NAMES[mode], "the bundle promises no wiring")
     expected = f"{_NAMES[mode]}: [{', '.join(contract)}]"
     diagnose = f"inv diagnose --node {picture.node.name}"
-    arguments = picture.effective or (picture.boot.args if picture.boot else None)
-    applies = wiring.applies(mode, dict(arguments)) if arguments is not None else None
+    values = arguments(picture).values
+    applies = wiring.applies(mode, dict(values)) if values is not None else None
     result: wiring.ModeResult | None = getattr(picture.wiring, mode, None)
     seen = () if result is None else (Evidence(result.call_site or "installed source", result.explain),)
     if applies is False:

@@ -40,6 +40,7 @@ def test_replaced_and_exactly_back(probe: Probe, node: Path) -> None:
     back = restore(probe)
     assert [entry["changed"] for entry in back] == [True, True, True]
     assert [entry["sha256"] for entry in back] == [digest(b"a = 1\n"), None, digest(b'{"ids": [2]}')]
+    assert [entry["symlink"] for entry in back] == [None, None, "blobs/ab12"]
     assert snapshot(node) == before
     assert [entry["changed"] for entry in restore(probe)] == [False, False, False]
     assert snapshot(node) == before

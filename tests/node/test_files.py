@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,80 @@ def test_symlinked_snapshot_of_hugging_face(probe: Probe, tmp_path: Path) -> Non
     assert dangling["exists"] is False
     assert dangling["symlink"] == "../../blobs/ab12"
     assert dangling["text"] is None
+
+
+def changed_ns(probe: Probe, path: Path) -> int:
+    """The change time that is reported for a configuration file."""
+    return int(files.configs({"paths": [str(path)]}, probe.ctx)[str(path)]["ctime_ns"])
+
+
+def now_ns(folder: Path) -> int:
+    """The file system's time now, later than all that was done before."""
+    time.sleep(0.02)  # its clock has ticks of up to 10 ms
+    (folder / "clock").write_text("")
+    at = (folder / "clock").stat().st_ctime_ns
+    time.sleep(0.02)
+    return at
+
+
+def led_to(link: Path, target: str) -> None:
+    """The link leads elsewhere, in one step, as `ln -sfn` and `mv -T` do."""
+    beside = link.with_name("beside")
+    beside.symlink_to(target)
+    beside.replace(link)
+
+
+@pytest.mark.parametrize("link", ["draft", "data/draft", "config.json", "chain"])
+def test_a_link_that_was_led_elsewhere_is_a_change(probe: Probe, tmp_path: Path, link: str) -> None:
+    """A checkpoint's folder, one above it, a snapshot's file, a link to a link: the new target is old."""
+    tree = tmp_path / "tree"
+    for name in ("old", "new"):
+        (tree / name / "draft").mkdir(parents=True)
+        (tree / name / "draft/config.json").write_text(name)
+    made = {
+        "draft": ("draft", "old/draft", "new/draft", "draft/config.json"),
+        "data/draft": ("data", "old", "new", "data/draft/config.json"),
+        "config.json": ("config.json", "old/draft/config.json", "new/draft/config.json", "config.json"),
+        "chain": ("second", "old/draft", f"{tree}/new/../new/./draft", "first/config.json"),
+    }
+    name, old, new, path = made[link]
+    (tree / name).symlink_to(old)
+    if link == "chain":
+        (tree / "first").symlink_to("second/")
+    started = now_ns(tmp_path)
+    assert changed_ns(probe, tree / path) < started
+    led_to(tree / name, new)
+    assert changed_ns(probe, tree / path) > started
+    found = look(probe, tree, path)[path]
+    assert found["ctime_ns"] > started, "source files are looked at in the same way"
+    assert found["real_path"] == str((tree / "new/draft/config.json").resolve())
+
+
+def test_a_model_directory_that_was_renamed_is_a_change(probe: Probe, tmp_path: Path) -> None:
+    for name in ("draft", "draft.new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(name)
+        os.utime(tmp_path / name, (1, 1))  # as rsync -a and cp -a leave it
+    config = tmp_path / "draft/config.json"
+    started = now_ns(tmp_path)
+    assert changed_ns(probe, config) < started
+    (tmp_path / "draft").rename(tmp_path / "draft.old")
+    (tmp_path / "draft.new").rename(tmp_path / "draft")
+    assert changed_ns(probe, config) > started
+
+
+def test_what_is_written_beside_a_file_is_no_change_of_it(probe: Probe, tmp_path: Path) -> None:
+    """Bytecode, a temporary file, another file replaced: a server that runs for weeks sees them all."""
+    config = tmp_path / "draft/config.json"
+    config.parent.mkdir()
+    config.write_text("{}")
+    (tmp_path / "draft/other").write_text("")
+    started = now_ns(tmp_path)
+    (tmp_path / "draft/__pycache__").mkdir()
+    (tmp_path / "draft/new").write_text("")
+    (tmp_path / "draft/new").replace(tmp_path / "draft/other")
+    assert config.parent.stat().st_ctime_ns > started
+    assert changed_ns(probe, config) < started
 
 
 def test_text_is_limited_and_decoded_with_replacement(probe: Probe, tmp_path: Path) -> None:
