@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +13,9 @@ from remote import logs
 from remote.errors import UsageError
 from remote.logs import Asked
 from remote.render.logs import show
+from remote.session import Session
 from remote.sglang.boots import boot_json, read_log
+from tests.pictures import NODE
 from tests.sglang import data
 
 READY = "[2026-11-29 10:00:05] The server is fired up and ready to roll!\n"
@@ -147,6 +150,35 @@ def test_no_line_shows_a_part_of_a_secret_that_was_wrapped(tmp_path: Path) -> No
         for asked in (Asked(), Asked(lines=2), Asked(grep="port="), Asked(grep="api")):
             shown = str(logs.of_file(path, asked).to_json())
             assert [key[n : n + 4] for n in range(30) if key[n : n + 4] in shown] == []
+
+
+class Following:
+    """What `logs.follow` needs of a session: the node's events, then an interruption."""
+
+    node = NODE
+
+    def __init__(self, *events: dict[str, Any]) -> None:
+        self.events = events
+
+    def request(self, op: str, params: dict[str, Any], *, on_event: Any, **_: Any) -> None:
+        assert (op, params["path"], params["follow"]) == ("tail", NODE.server.log, True)
+        for event in self.events:
+            on_event(event)
+        raise KeyboardInterrupt
+
+
+def test_a_log_that_is_followed_is_clean_and_shown_to_its_end() -> None:
+    key = "sup3rl0ngfirmsecret"
+    whole = record()[:-1].replace("port", f"api_key='{key}', port")
+    at = whole.index("_key") + 2
+    shown: list[str] = []
+    events = ({"log": whole[:at] + "\n"}, {"log": whole[at:] + "\nnex"}, {"log": "", "restarted": "replaced"})
+    session = cast("Session", Following(*events, {"log": f"new {key[:9]}"}, {"log": f"{key[9:]} end"}))
+    with pytest.raises(KeyboardInterrupt):
+        logs.follow(session, Asked(), shown.append)
+    text = "".join(shown)
+    assert text.endswith("port=8000, tp_size=1)\nnexnew *** end")
+    assert key not in text.replace("\n", "")
 
 
 def test_lines_are_numbered_as_the_file_has_them(tmp_path: Path) -> None:

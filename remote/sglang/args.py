@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from . import records
-from .lines import numbered
 from .redact import MASK, is_secret, redact_text
 
 
@@ -63,8 +62,3 @@ def parse(source: records.Source) -> ArgsRecord:
 def find_in(lines: Iterable[tuple[int, str]]) -> Iterator[ArgsRecord]:
     """The records in numbered lines, in order."""
     return map(parse, records.scan(lines))
-
-
-def find_records(text: str, first_line: int = 1) -> list[ArgsRecord]:
-    """The records in the text of a log, in order; empty if there is none (which verifies nothing)."""
-    return list(find_in(numbered(text, first_line)))

@@ -56,13 +56,9 @@ class Boot:
     stage: Stage
     failure: Failure | None
     decode: decoding.Summary | None
-    samples: tuple[decoding.Sample, ...]
     first_line: int
-    last_line: int
     record: int | None
     loads: tuple[progress.Load, ...]
-    draft_like_target: bool
-    ranks: tuple[str, ...]
 
 
 @dataclass
@@ -70,7 +66,6 @@ class _Reading:
     """A boot that is being read; the one mutable thing here, since a log can have a million lines."""
 
     first_line: int
-    last_line: int
     state: progress.State = field(default_factory=progress.State)
     record: ArgsRecord | None = None
     first_time: str | None = None
@@ -88,7 +83,6 @@ class _Reading:
 
 def _take(boot: _Reading, item: Entry) -> None:
     """Read one entry into a boot."""
-    boot.last_line = item.number
     boot.first_time = boot.first_time or item.time
     boot.state = progress.step(boot.state, item)
     message = item.message
@@ -164,7 +158,7 @@ def _settle(boots: list[_Reading], pending: list[Entry], *, own: bool = False) -
     own = own and not failed and len(parts) == 1
     for part in parts:
         if not own:
-            boots.append(_Reading(part[0].number, part[0].number))
+            boots.append(_Reading(part[0].number))
         for item in part:
             _take(boots[-1], item)
     return boots[-1]
@@ -188,14 +182,14 @@ def _read(lines: Sequence[tuple[int, str]]) -> list[_Reading]:
     pending: list[Entry] = []
     for item in entries(_unwrapped(lines, records.values())):
         if not boots:
-            boots.append(_Reading(item.number, item.number))
+            boots.append(_Reading(item.number))
         boot = boots[-1]
         record = records.pop(item.number, None) if "server_args=" in item.text else None
         if record is not None and not _repeats(boot, record):
             if pending:
                 boot = _settle(boots, pending)
             if boot.used:
-                boots.append(_Reading(item.number, item.number))
+                boots.append(_Reading(item.number))
                 boot = boots[-1]
             _begin(boot, record)
         elif pending:
@@ -249,13 +243,9 @@ def _finish(boot: _Reading, requested: Mapping[str, object]) -> Boot:
         stage=failure.stage if failure else state.stage,  # type: ignore[arg-type]
         failure=failure,
         decode=decoding.summarise(boot.samples),
-        samples=tuple(boot.samples),
         first_line=boot.first_line,
-        last_line=boot.last_line,
         record=record.line if record else None,
         loads=state.loads,
-        draft_like_target=state.draft_like_target,
-        ranks=tuple(sorted(state.ranks_seen)),
     )
 
 

@@ -8,7 +8,7 @@ that were renamed in 0.5.11. Accept lengths of a server are cumulative since its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from . import accept
@@ -99,8 +99,6 @@ class Generation:
     cached_tokens: int | None
     e2e_s: float | None
     verify_ct: int | None
-    correct_drafts: int | None
-    proposed_drafts: int | None
     histogram: tuple[int, ...] | None
     accept_rate_server: float | None
     accept_len_server: float | None
@@ -124,27 +122,7 @@ def generation(reply: Mapping[str, object]) -> Generation:
         cached_tokens=_whole(meta.get("cached_tokens")),
         e2e_s=_number(meta.get("e2e_latency")),
         verify_ct=_whole(meta.get("spec_verify_ct")),
-        correct_drafts=_whole(_first(meta, ("spec_num_correct_drafts", "spec_accept_token_num"))),
-        proposed_drafts=_whole(_first(meta, ("spec_num_proposed_drafts", "spec_draft_token_num"))),
         histogram=tuple(int(count) for count in histogram) if isinstance(histogram, list) else None,
         accept_rate_server=_number(meta.get("spec_accept_rate")),
         accept_len_server=_number(meta.get("spec_accept_length")),
     )
-
-
-def generations(reply: object) -> list[Generation]:
-    """The generations of a reply of `/generate`, which is a list for several prompts."""
-    replies = reply if isinstance(reply, list) else [reply]
-    return [generation(each) for each in replies if isinstance(each, Mapping)]
-
-
-def run_accept_len(run: Iterable[Generation]) -> float | None:
-    """Accept length of a run: all its tokens over all its verifications. None without speculation, or
-    when a reply does not tell. The server's own average includes warm-up and earlier runs."""
-    tokens = verifications = 0
-    for each in run:
-        if each.completion_tokens is None or not each.verify_ct:
-            return None
-        tokens += each.completion_tokens
-        verifications += each.verify_ct
-    return tokens / verifications if verifications else None

@@ -35,9 +35,8 @@ class Load:
 @dataclass(frozen=True)
 class State:
     """State of one boot's start-up. `percent`: of the running step, 0 to 100, None if it shows none.
-    `detail`: e.g. "loading target shards 3/8". `last_progress_line`: line number of the last line that
-    moved anything, 0 before. `position`: grows with each such line, so that a caller can tell progress
-    from silence. `ranks_seen`: tags as printed. `suspect`: a traceback that is a failure if the process has
+    `detail`: e.g. "loading target shards 3/8". `position`: grows with each line that moved anything, so that
+    a caller can tell progress from silence. `suspect`: a traceback that is a failure if the process has
     ended. `draft_like_target`: the second load looks like the first, so the draft may be the target."""
 
     stage: Stage = "starting"
@@ -46,9 +45,7 @@ class State:
     ready_at: str | None = None
     was_ready: bool = False
     stopping: bool = False
-    last_progress_line: int = 0
     position: int = 0
-    ranks_seen: frozenset[str] = frozenset()
     loads: tuple[Load, ...] = ()
     has_record: bool = False
     seen_life: bool = False
@@ -217,9 +214,7 @@ def _record(state: State, item: Entry) -> State:
     known = state.incidents
     for record in args.find_in([(item.number, item.text)]):
         known = incidents.with_arguments(known, record.values)
-    return replace(
-        state, has_record=True, last_progress_line=item.number, position=state.position + 1, incidents=known
-    )
+    return replace(state, has_record=True, position=state.position + 1, incidents=known)
 
 
 def _alive(item: Entry, found: Mark | None) -> bool:
@@ -237,7 +232,7 @@ def shows_life(item: Entry) -> bool:
 
 
 def _observe(state: State, item: Entry, found: Mark | None) -> State:
-    """State with what the line says about failing, and its rank. What breaks while it stops is no cause."""
+    """State with what the line says about failing. What breaks while it stops is no cause."""
     if state.stopping and state.failure is None:
         return state
     alive = _alive(item, found)
@@ -245,22 +240,20 @@ def _observe(state: State, item: Entry, found: Mark | None) -> State:
         after = incidents.step(state.incidents, item, stage=state.stage, alive=alive)
         if after is not state.incidents:
             state = replace(state, incidents=after)
-    if item.rank and item.rank not in state.ranks_seen:
-        state = replace(state, ranks_seen=state.ranks_seen | {item.rank})
     return state
 
 
-def _nothing_new(state: State, item: Entry) -> bool:
+def _nothing_new(state: State) -> bool:
     """Whether a batch line tells nothing: most lines of a long log do not."""
     known = state.incidents
     settled = state.stage == "serving" and known.incident is None and not incidents.has_doubts(known)
-    return settled and state.seen_life and (not item.rank or item.rank in state.ranks_seen)
+    return settled and state.seen_life
 
 
 def step(state: State, item: Entry) -> State:
     """State after one entry of this boot."""
     found = mark(item)
-    if found is not None and found.kind == "batch" and _nothing_new(state, item):
+    if found is not None and found.kind == "batch" and _nothing_new(state):
         return state
     failed_before = found is not None and state.failure is not None
     state = _observe(state, item, found)
@@ -272,7 +265,7 @@ def step(state: State, item: Entry) -> State:
         state = _apply(state, item, found)
     moved = (before.stage, before.detail, before.percent) != (state.stage, state.detail, state.percent)
     if moved or found.kind in ("batch", "alive", "init", "load-begin", "load-end", "capture-end"):
-        state = replace(state, last_progress_line=item.number, position=state.position + 1)
+        state = replace(state, position=state.position + 1)
     life = found.kind in WORK or found.kind == "server"
     return replace(state, seen_life=True) if life and not state.seen_life else state
 

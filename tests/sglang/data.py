@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from remote.sglang import decode, progress
+from remote.sglang.args import ArgsRecord, find_in
 from remote.sglang.boots import Boot, read_log
 from remote.sglang.lines import entries, numbered
 
@@ -95,6 +96,11 @@ def boot(number: str) -> Boot:
 def follow(text: str) -> progress.State:
     """The progress at the end of a log."""
     return progress.finish(progress.feed(progress.State(), text))
+
+
+def records(text: str) -> list[ArgsRecord]:
+    """The records of arguments in the text of a log."""
+    return list(find_in(numbered(text)))
 
 
 def samples(text: str) -> list[decode.Sample]:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote.sglang.args import find_records
 from tests.sglang import data
 
 _KEY = st.from_regex(r"[a-z][a-z_]{0,15}", fullmatch=True).filter(
@@ -63,7 +62,7 @@ def test_a_record_wrapped_anywhere_is_read_back(
         for piece in pieces[1:]
     ):
         return
-    (record,) = find_records(log)
+    (record,) = data.records(log)
     assert record.complete
     assert record.kind == form
     assert record.values == values
@@ -75,7 +74,7 @@ def test_a_cut_record_tells_only_what_is_whole(values: dict[str, object], form: 
     text = _record(values, form)
     head = text.index("=") + (12 if form == "repr" else 2)
     kept = text[: head + cut % (len(text) - head)]
-    (record,) = find_records(f"[10:00:00] {kept}\n[10:00:01 TP0] Load weight begin. avail mem=1 GB\n")
+    (record,) = data.records(f"[10:00:00] {kept}\n[10:00:01 TP0] Load weight begin. avail mem=1 GB\n")
     assert not record.complete
     assert {name: values.get(name) for name in record.values} == record.values
     assert len(record.values) < len(values)
@@ -83,13 +82,13 @@ def test_a_cut_record_tells_only_what_is_whole(values: dict[str, object], form: 
 
 def test_records_of_several_boots_and_on_one_line() -> None:
     one, two = "server_args=ServerArgs(port=1)", "server_args={'port': 2}"
-    found = find_records(f"[10:00:00] {one}\nnoise\n[10:01:00] {two} {one}\n")
+    found = data.records(f"[10:00:00] {one}\nnoise\n[10:01:00] {two} {one}\n")
     assert [(record.line, record.values["port"]) for record in found] == [(1, 1), (3, 2), (3, 1)]
 
 
 def test_values_that_are_no_literals_stay_source_text() -> None:
     text = "server_args=ServerArgs(mode=<Mode.A: 1>, hook=<function f at 0x7f>, dtype=torch.float16, port=3)"
-    (record,) = find_records(text)
+    (record,) = data.records(text)
     assert record.opaque == ("mode", "hook", "dtype")
     assert record.values["mode"] == "<Mode.A: 1>"
     assert record.values["port"] == 3
@@ -101,7 +100,7 @@ def test_the_continuation_loses_the_prefix_of_its_shipper() -> None:
         "2026-09-22T06:49:56.3Z stdout P [2026-09-22 06:49:56] server_args={'model_path': '/mo\n"
         "2026-09-22T06:49:56.3Z stdout F dels/x', 'port': 8000}\n"
     )
-    (record,) = find_records(log)
+    (record,) = data.records(log)
     assert record.values == {"model_path": "/models/x", "port": 8000}
 
 
@@ -109,7 +108,7 @@ def test_docker_json_lines_are_unwrapped() -> None:
     log = json.dumps(
         {"log": "[10:00:00] server_args={'chat_template': \"it's\", 'port': 1}\\n", "stream": "stdout"}
     )
-    (record,) = find_records(log)
+    (record,) = data.records(log)
     assert record.values == {"chat_template": "it's", "port": 1}
 
 
@@ -117,7 +116,7 @@ def test_docker_json_lines_are_unwrapped() -> None:
     ("name", "kind", "count"), [("eagle3_0.5.9.log", "repr", 328), ("eagle3_0.5.23.log", "dict", 546)]
 )
 def test_real_records(name: str, kind: str, count: int) -> None:
-    (record,) = find_records(data.capture(name))
+    (record,) = data.records(data.capture(name))
     assert (record.kind, record.complete, len(record.values), record.opaque) == (kind, True, count, ())
     assert record.values["speculative_num_draft_tokens"] == 6
     assert record.values["speculative_eagle_topk"] == 1
@@ -136,6 +135,6 @@ def test_a_gap_between_lines_ends_a_record() -> None:
 def test_a_line_of_20_mb_is_no_trap(unit: str) -> None:
     """Anything but a linear scan would not come back."""
     line = "server_args=ServerArgs(port=1, x='" + unit * (20_000_000 // len(unit))
-    (record,) = find_records(line)
+    (record,) = data.records(line)
     assert not record.complete
     assert record.values == {"port": 1}

@@ -52,17 +52,6 @@ def test_104_never_rank_zero_alone() -> None:
     assert (found.accept_len, found.known, found.total) == (None, 3, 6)
 
 
-def test_106_a_run_has_an_accept_length_of_its_own() -> None:
-    run = [
-        {"meta_info": {"completion_tokens": 512, "spec_verify_ct": 170}},
-        {"meta_info": {"completion_tokens": 480, "spec_verify_ct": 160}},
-    ]
-    length = metrics.run_accept_len(metrics.generations(run))
-    assert length == pytest.approx(3.01, abs=0.005)
-    cumulative = metrics.server_info({"internal_states": [{"avg_spec_accept_length": 2.7}]})
-    assert cumulative.ranks[0].accept_len == 2.7
-
-
 def test_109_which_of_five() -> None:
     report = benchreport.read(data.case("109"))
     assert (report.tok_s, report.total_tok_s, report.input_tok_s) == (183.8, 393.68, 209.88)

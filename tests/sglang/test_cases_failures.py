@@ -85,7 +85,7 @@ def test_032_is_refused_before_the_start_too() -> None:
     (refused,) = speculation.normalise("0.5.20", {**values, "speculative_eagle_topk": 1})
     assert refused.fatal
     assert refused.name == "speculative_draft_model_path"
-    assert data.boot("032").draft_like_target
+    assert data.follow(data.case("032")).draft_like_target
 
 
 def test_034_the_flavour_of_sglang_alone() -> None:

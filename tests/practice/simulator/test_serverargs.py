@@ -13,7 +13,7 @@ import pytest
 from remote.practice.simulator import argspec, serverargs
 from remote.practice.simulator.models import Model
 from remote.practice.simulator.tracebacks import SimulatedError
-from remote.sglang import args as grammar
+from tests.sglang import data
 from tests.wheels import wheel_source
 
 CAPTURES = Path(__file__).parent / "captures"
@@ -62,7 +62,7 @@ def test_every_field_can_be_given_and_has_the_dataclasss_default(version: str) -
 def test_the_record_has_the_real_ones_fields() -> None:
     values = effective("0.5.9", "--model-path", "/t", "--api-key", "sk-x").values
     assert list(values) == KEYS["server_info"][: len(values)]
-    (record,) = grammar.find_records(f"[2026-01-01 00:00:00] server_args={serverargs.record(values)}\n")
+    (record,) = data.records(f"[2026-01-01 00:00:00] server_args={serverargs.record(values)}\n")
     assert record.complete
     assert record.values["api_key"] != "sk-x"
     assert {**record.values, "api_key": "sk-x"} == values
