@@ -149,6 +149,9 @@ def _contains(run: Run, item: object, container: object) -> object:
         return Stub(f"{show(item)} in {show(container)}")
     if isinstance(container, str) and isinstance(item, str):
         return item in container
+    if isinstance(container, str) and isinstance(item, int | float | None | list | tuple | dict):
+        text = f"'in <string>' requires string as left operand, not {type_name(item)}"
+        raise SourceError("TypeError", text)
     if not isinstance(container, list | tuple | set | frozenset | dict | range):
         if container is None or isinstance(container, int):
             raise SourceError("TypeError", f"argument of type '{type_name(container)}' is not iterable")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.wiring import programs
@@ -63,6 +63,9 @@ expressions = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(expressions, numbers, numbers)
+@example("(0 in 'x')", 0, 0)
+@example("(None in 'x')", 0, 0)
+@example("([a, b] in 'x')", 0, 0)
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
 def test_expressions_mean_what_they_mean_in_python(expression: str, a: int, b: int) -> None:
     source = f"def f(a, b):\n    return {expression}\n"
