@@ -155,8 +155,10 @@ def locked(
     finally:
         # The helper's end releases it too: an error here must not hide the one that brought us here.
         if session.helper.alive:
-            # Journalled, so that whoever looked while we only waited for health plans anew.
-            journal = work.journal(UNLOCK, "") if work.actions else None
+            # Journalled, so that whoever looked while we only waited for health plans anew. Not where nothing
+            # was changed: that is no deploy.
+            changed = any(done.changed for done in work.actions)
+            journal = work.journal(UNLOCK, "") if changed else None
             session.request("unlock", {}, journal=journal)
 
 

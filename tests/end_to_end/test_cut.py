@@ -110,6 +110,7 @@ def test_a_server_that_is_still_loading_is_waited_for_and_not_restarted(slow: Pr
     slow.settings(speed=1.0)
     (boot,) = boots(slow).keys() - before.keys()
     pid = boots(slow)[boot]
+    told = slow.inv("history", "--json").is_(0).entry["entries"]
     planned = slow.inv("deploy-fix", "--dry-run", "--json").is_(0)
     assert READY not in slow.log.read_text(), "too late to see anything"
     assert not [each for each in planned.entry["actions"] if each["would_change"]]
@@ -121,6 +122,8 @@ def test_a_server_that_is_still_loading_is_waited_for_and_not_restarted(slow: Pr
     again = slow.deploy()
     assert not [each for each in again.entry["actions"] if each["changed"]]
     assert again.actions["health"]["detail"].startswith("ready after")
+    assert again.entry["deploy_id"] is None
+    assert slow.inv("history", "--json").is_(0).entry["entries"] == told
     assert boots(slow).keys() - before.keys() == {boot}
     assert slow.server_pid() == pid
 
