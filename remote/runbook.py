@@ -16,6 +16,9 @@ from .errors import FixopsError, UsageError
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "runbook.md"
 
+# Decode lines whose accept length is 1.
+ACCEPTS_NOTHING = "accept-length-low"
+
 # Codes of failures in a log (remote/sglang/failure_rules.py).
 FAILURES = {
     "gpu-oom": "out-of-memory-at-start",

@@ -12,6 +12,7 @@ import pytest
 from remote import logs
 from remote.errors import UsageError
 from remote.logs import Asked
+from remote.render import logs as render
 from remote.render.logs import show
 from remote.session import Session
 from remote.sglang.boots import boot_json, read_log
@@ -132,6 +133,17 @@ def test_of_a_crash_loop_the_newest_boots_are_shown_with_their_numbers(
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith("80 older boots")
     assert [line.split()[0] for line in out[2:102]] == [str(number) for number in range(81, 181)]
+
+
+def test_a_server_that_accepts_nothing_is_shown_as_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Case 036: no error anywhere, and three decode lines with an accept length of 1."""
+    for length, said in (("1.00", True), ("1.40", False)):
+        lines = f"[2026-11-29 10:01:00] Decode batch, accept len: {length}, x\n" * 3
+        found = logs.of_file(written(tmp_path, record() + READY + lines), Asked())
+        render.show(found, errors=False, args=False, clean=None)
+        assert ("accepts nothing: inv runbook accept-length-low" in capsys.readouterr().out) is said
 
 
 def test_grep_is_about_decode_lines_too(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..logs import Logs
-from ..runbook import FAILURES
+from ..runbook import ACCEPTS_NOTHING, FAILURES
 from ..sglang.boots import Boot
 from .console import console
 
@@ -51,6 +51,9 @@ def _boots(out: Console, result: Logs) -> None:
     if result.older_boots:
         out.print(f"{result.older_boots} older boots are in the log, and are not shown", style="quiet")
     out.print(table)
+    decode = result.boots[-1].decode if result.boots else None
+    if decode is not None and decode.accepts_nothing:
+        out.print(Text(f"speculation accepts nothing: inv runbook {ACCEPTS_NOTHING}", style="fail"))
 
 
 def _state(boot: Boot) -> str:

@@ -48,12 +48,15 @@ class Sample:
 @dataclass(frozen=True)
 class Summary:
     """Medians over the decode samples of a boot, without the first after idle. `gen_tok_s`: the sum over
-    DP ranks of each one's median, since their requests are disjoint; never over TP or PP ranks."""
+    DP ranks of each one's median, since their requests are disjoint; never over TP or PP ranks.
+    `accepts_nothing`: at most 1.05 tokens per verification in three lines or more, of which no error tells
+    (sglang PR 21272)."""
 
     samples: int
     accept_len: float | None
     gen_tok_s: float | None
     graph_share: float | None
+    accepts_nothing: bool = False
 
 
 def _number(pattern: re.Pattern[str], text: str) -> float | None:
@@ -139,7 +142,13 @@ def summarise(samples: Sequence[Sample]) -> Summary | None:
         _median(item.accept_len for item in counted),
         sum(rates) if rates else None,
         sum(graphs) / len(graphs) if graphs else None,
+        _accepts_nothing(samples),
     )
+
+
+def _accepts_nothing(samples: Sequence[Sample]) -> bool:
+    lengths = [item.accept_len for item in samples if item.accept_len is not None]
+    return len(lengths) >= 3 and max(lengths) <= 1.05
 
 
 def latest(samples: Sequence[Sample]) -> Summary | None:
@@ -159,10 +168,3 @@ def latest(samples: Sequence[Sample]) -> Summary | None:
         sum(rates) if rates else None,
         sum(graphs) / len(graphs) if graphs else None,
     )
-
-
-def ineffective(samples: Sequence[Sample]) -> bool | None:
-    """Whether speculation accepts nothing: at most 1.05 tokens per verification in three decode lines or
-    more. No error tells of it: /health is 200 and the text is right (sglang PR 21272). None: too few."""
-    lengths = [item.accept_len for item in samples if item.accept_len is not None]
-    return max(lengths) <= 1.05 if len(lengths) >= 3 else None

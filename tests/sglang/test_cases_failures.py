@@ -106,9 +106,9 @@ def test_034_the_header_tells_before() -> None:
 def test_036_everything_green_and_nothing_accepted() -> None:
     line = "[2026-03-24 07:20:3{} TP0] Decode batch, #token: 300, accept len: 1.00, accept rate: 0.00\n"
     samples = data.samples("".join(line.format(second) for second in range(3)))
-    assert decode.ineffective(samples) is True
-    assert decode.ineffective(samples[:2]) is None
-    assert decode.ineffective([*samples, replace(samples[0], accept_len=2.5)]) is False
+    few, some = samples[:2], [*samples, replace(samples[0], accept_len=2.5)]
+    found = [decode.summarise(each) for each in (samples, few, some)]
+    assert [each and each.accepts_nothing for each in found] == [True, False, False]
     asked = {
         "speculative-algorithm": "EAGLE",
         "speculative-draft-model-path": "/d",
