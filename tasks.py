@@ -384,10 +384,10 @@ def runbook(
     commands.runbook_of(_options(context, "runbook", node, inventory, json), symptom)
 
 
-def _show_practice(command: str, as_json: bool, body: PracticeBody) -> None:
+def _show_practice(context: Context, command: str, as_json: bool, body: PracticeBody) -> None:
     from remote import commands
 
-    commands.practice(command, as_json, body)
+    commands.practice(_options(context, command, None, None, as_json), body)
 
 
 namespace = Collection(

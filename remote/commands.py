@@ -223,14 +223,13 @@ def fixes_on(options: Options) -> NoReturn:
 
 
 def practice(
-    command: str, as_json: bool, body: Callable[[Callable[[str], None]], tuple[dict[str, Any], list[str]]]
+    options: Options, body: Callable[[Callable[[str], None]], tuple[dict[str, Any], list[str]]]
 ) -> NoReturn:
     """The practice node's own commands: their answer, and what they say while they work."""
-    options = Options(command, json=as_json)
 
     def run() -> ExitCode:
         entry, lines = body(show.message)
-        if as_json:
+        if options.json:
             return cli.finish(options, [Outcome("practice", Plain(entry), None)])
         for line in lines:
             show.line(line)
