@@ -12,9 +12,9 @@ from invoke.tasks import task
 
 from remote.errors import UsageError
 
-# Runs a command's body and shows its answer: (context, command, as_json, body) where the body is given a function
-# for progress messages, and returns what the node's entry in the JSON document holds and the lines for a person.
-# Invoke's context goes along because `inv --dry` is refused where every other command refuses it.
+# Runs a command's body and shows its answer: (context, command, as_json, body) where the body is given a
+# function for progress messages, and returns what the node's entry in the JSON document holds and the lines
+# for a person. Invoke's context goes along: `inv --dry` is refused where every other command refuses it.
 Body = Callable[[Callable[[str], None]], tuple[dict[str, Any], list[str]]]
 Show = Callable[[Context, str, bool, Body], None]
 

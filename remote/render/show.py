@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from ..holder import ALIVE, told
 from ..intent import uses_no_gpu
 from ..runbook import of_state
 from .checks import print_checks
@@ -227,10 +228,9 @@ def unlocked(result: Unlocked) -> None:
     if result.holder is None:
         out.print(f"{result.node} is not locked")
         return
-    alive = {True: "still running", False: "no longer running", None: "may be running"}[result.holder_alive]
+    pid = result.holder.get("pid", "unknown")
     out.print(
-        f"{result.node} is locked by {result.holder.get('who')} ({result.holder.get('command')}) "
-        f"since {_utc(result.holder.get('since'))}, pid {result.holder.get('pid')}, {alive}",
+        f"{result.node} is locked by {told(result.holder)}, pid {pid}, {ALIVE[result.holder_alive]}",
         soft_wrap=True,
     )
     if result.released:
