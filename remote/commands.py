@@ -50,10 +50,13 @@ class Change:
 
 def chosen_bundles(found: Inventory, name: str | None, nodes: Sequence[Node]) -> Callable[[Session], Bundle]:
     """Each node's bundle: the one named, else its server's, else the inventory's. Read before any node is."""
-    by_node = {
-        node.name: bundles.find_bundle(name or node.server.fix or found.default_fix or DEFAULT_FIX)
-        for node in nodes
-    }
+
+    def of(node: Node) -> str:
+        if name is not None:  # also the empty one, of an unset shell variable: it is no bundle
+            return name
+        return node.server.fix or found.default_fix or DEFAULT_FIX
+
+    by_node = {node.name: bundles.find_bundle(of(node)) for node in nodes}
     return lambda session: by_node[session.node.name]
 
 
