@@ -79,7 +79,7 @@ def record(
     status = key.check.status
     if key.file is None:
         raise UsageError(
-            f"UserKnownHostsFile of {key.hop.name} names no file to record a key in",
+            f"{target.node}: UserKnownHostsFile of {key.hop.name} names no file to record a key in",
             hint="set UserKnownHostsFile in ssh_config, or known_hosts of the node in inventory.yaml",
             node=target.node,
         )
@@ -89,7 +89,7 @@ def record(
     if status is Status.REVOKED or (status is Status.CHANGED and not replace):
         known = ", ".join(f"{entry.path}:{entry.line}" for entry in key.check.entries)
         raise RefusedError(
-            f"the host key of {key.hop.name} is {status.value}: not recorded (see {known})",
+            f"{target.node}: the host key of {key.hop.name} is {status.value}: not recorded (see {known})",
             hint="compare the fingerprint with the node's console before anything else",
             node=target.node,
         )
@@ -99,8 +99,8 @@ def record(
     if after.status is not Status.KNOWN:
         others = ", ".join(f"{entry.path}:{entry.line}" for entry in after.entries)
         raise RefusedError(
-            f"recorded in {key.file}, but the host key of {key.hop.name} is still {after.status.value} "
-            f"({others})",
+            f"{target.node}: recorded in {key.file}, but the host key of {key.hop.name} is still "
+            f"{after.status.value} ({others})",
             hint="look at these lines; a file that is not yours has to be corrected by its owner",
             node=target.node,
         )
