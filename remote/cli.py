@@ -68,6 +68,8 @@ class Options:
 
 @dataclass(frozen=True)
 class Outcome:
+    """What came of a command on one node: a result or an error, both where an error has something to show."""
+
     node: str
     result: Result | None
     error: FixopsError | None
@@ -80,10 +82,11 @@ class Outcome:
         return self.result.exit_code
 
     def to_json(self) -> dict[str, Any]:
-        if self.result is not None:
+        if self.error is None:
+            assert self.result is not None
             return self.result.to_json()
-        assert self.error is not None
-        return {"node": self.node, "error": error_json(self.error), **self.error.data}
+        found = self.result.to_json() if self.result else {"node": self.node, **self.error.data}
+        return {**found, "error": error_json(self.error)}
 
 
 def error_json(error: FixopsError) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -308,18 +308,23 @@ def rollback(options: Options, change: Change, fix: str | None, to: str | None, 
     changing(options, change, rollbacks.rollback, show.rolled_back, fix, to=to, force=force)
 
 
-def trust_node(options: Options, yes: bool) -> NoReturn:
-    """The host keys on the way to each node; with `yes` the unknown one is recorded."""
+def trust_node(options: Options, yes: bool, replaces: bool) -> NoReturn:
+    """The host keys on the way to each node; with `yes` the unknown one is recorded, with `replaces` also one
+    that contradicts a known one."""
+
+    def of(node: Node) -> Outcome:
+        outcome = cli.without_session(
+            node, lambda node: trusting.trust_node(node, record=yes, replace=replaces)
+        )
+        if not isinstance(outcome.result, trusting.Trusted):
+            return outcome
+        if not options.json:
+            show.trusted(outcome.result)
+        return replace(outcome, error=outcome.result.error)
 
     def body() -> ExitCode:
         _, nodes = cli.load_inventory(options)
-        outcomes = [
-            cli.without_session(node, lambda node: trusting.trust_node(node, record=yes)) for node in nodes
-        ]
-        for outcome in outcomes:
-            if outcome.result is not None and not options.json:
-                show.trusted(outcome.result)  # type: ignore[arg-type]
-        return cli.finish(options, outcomes)
+        return cli.finish(options, [of(node) for node in nodes])
 
     cli.guarded(options, body)
 

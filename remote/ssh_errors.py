@@ -16,6 +16,8 @@ from .errors import ConnectError
 from .hostkeys import KeyCheck, Status
 from .sshconfig import Hop
 
+REVOKED_HINT = "do not connect; the node needs a new host key"
+
 
 def key_error(hop: Hop, check: KeyCheck, node: str) -> ConnectError:
     """The message for a host key that is not the known one."""
@@ -40,7 +42,7 @@ def key_error(hop: Hop, check: KeyCheck, node: str) -> ConnectError:
         )
     elif check.status is Status.REVOKED:
         message = f"{node}: the host key of {hop.name} ({key}) is revoked{notes}"
-        hint = "do not connect; the node needs a new host key"
+        hint = REVOKED_HINT
     else:
         message = (
             f"{node}: the host key of {hop.name} is not known: {key}; "

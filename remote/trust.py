@@ -18,6 +18,7 @@ from . import hostkeys
 from .errors import RefusedError, UsageError
 from .hostkeys import KeyCheck, Status
 from .ssh import HANDSHAKE_TIMEOUTS, Connection, explained, make_transport, open_hop, open_socket
+from .ssh_errors import REVOKED_HINT
 from .sshconfig import Hop, Target, resolve
 
 
@@ -90,7 +91,7 @@ def record(
         known = ", ".join(f"{entry.path}:{entry.line}" for entry in key.check.entries)
         raise RefusedError(
             f"{target.node}: the host key of {key.hop.name} is {status.value}: not recorded (see {known})",
-            hint="compare the fingerprint with the node's console before anything else",
+            hint=what_next(target.node, status),
             node=target.node,
         )
     hosts = hostkeys.hashed(name, random(20)) if key.hop.hash_known_hosts else name
@@ -105,6 +106,16 @@ def record(
             node=target.node,
         )
     return Recorded(key.file, name, written=True, removed_lines=removed)
+
+
+def what_next(node: str, status: Status) -> str:
+    """What to do about a key that is not the known one, by somebody who sees its fingerprint."""
+    if status is Status.REVOKED:
+        return REVOKED_HINT
+    compare = "compare the fingerprint with what the node's console or its owner says"
+    if status is Status.CHANGED:
+        return f"{compare}; only if it is the new one: inv trust --yes --replace --node {node}"
+    return f"{compare}, then: inv trust --yes --node {node}"
 
 
 def _show(hop: Hop, before: Connection | None, target: Target) -> HopKey:

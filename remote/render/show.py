@@ -156,15 +156,16 @@ def trusted(result: Trusted) -> None:
     out = console()
     for key in result.keys:
         style = "pass" if key["status"] == "known" else "unknown"
-        out.print(
-            Text.assemble(f"{key['host']}  {key['type']}  {key['fingerprint']}  ", (key["status"], style)),
-            soft_wrap=True,
-        )
+        told = f"{result.node}: {key['host']}  {key['type']}  {key['fingerprint']}  "
+        out.print(Text.assemble(told, (key["status"], style)), soft_wrap=True)
+        if key["status"] == "changed":
+            for old in key["known"]:
+                told = f"{old['type']}  {old['fingerprint']}  known so far ({old['place']})"
+                out.print(f"{result.node}: {key['host']}  {told}", soft_wrap=True)
     if result.recorded:
-        out.print(f"recorded in {result.recorded}", soft_wrap=True)
-    elif result.exit_code:
-        out.print("compare the fingerprint with what the node's console or its owner says, then:")
-        out.print(Text.assemble(("next: ", "heading"), f"inv trust --yes --node {result.node}"))
+        lines = ", ".join(map(str, result.replaced_lines))
+        instead = f" in place of line {lines}" if lines else ""
+        out.print(f"{result.node}: recorded in {result.recorded}{instead}", soft_wrap=True)
 
 
 def message(text: str) -> None:
