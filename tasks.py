@@ -346,18 +346,25 @@ def unlock(
     commands.unlock_node(_options(context, "unlock", node, inventory, json), yes)
 
 
-@task(help={**NODE, "yes": "record the key in known_hosts"})
+@task(
+    help={
+        **NODE,
+        "yes": "record the key in known_hosts",
+        "replace": "with --yes: also in place of another key of the host",
+    }
+)
 def trust(
     context: Context,
     node: str | None = None,
     inventory: str | None = None,
     json: bool = False,
     yes: bool = False,
+    replace: bool = False,
 ) -> None:
     """Show the node's host key fingerprint; record it with --yes."""
     from remote import commands
 
-    commands.trust_node(_options(context, "trust", node, inventory, json), yes)
+    commands.trust_node(_options(context, "trust", node, inventory, json), yes, replace)
 
 
 @task(
@@ -384,10 +391,10 @@ def runbook(
     commands.runbook_of(_options(context, "runbook", node, inventory, json), symptom)
 
 
-def _show_practice(command: str, as_json: bool, body: PracticeBody) -> None:
+def _show_practice(context: Context, command: str, as_json: bool, body: PracticeBody) -> None:
     from remote import commands
 
-    commands.practice(command, as_json, body)
+    commands.practice(_options(context, command, None, None, as_json), body)
 
 
 namespace = Collection(

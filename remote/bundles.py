@@ -358,12 +358,17 @@ def list_bundles(root: Path = TEMPLATES, extra: Sequence[Path] = ()) -> list[Bun
     return [found[name] for name in sorted(found)]
 
 
+def names(root: Path = TEMPLATES, extra: Sequence[Path] = ()) -> list[str]:
+    """What a bundle may be called by, none of them read."""
+    return sorted(path.parent.name for base in [root, *extra] for path in base.glob(f"*/{FILE_NAME}"))
+
+
 def find_bundle(name: str, root: Path = TEMPLATES, extra: Sequence[Path] = ()) -> Bundle:
     """The bundle `name`. Raises BundleError that names the nearest one."""
     for base in [root, *extra]:
         if name and Path(name).name == name and (base / name / FILE_NAME).is_file():
             return load_bundle(base / name)
-    known = sorted(p.parent.name for base in [root, *extra] for p in base.glob(f"*/{FILE_NAME}"))
+    known = names(root, extra)
     raise BundleError(
         f"there is no fix '{name}'{Document.nearest(name, known)}",
         hint=f"known: {', '.join(known) or 'none'}",

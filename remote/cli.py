@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 from . import inventory, secrets
-from .errors import ExitCode, FixopsError, InterruptedByUser, UsageError, worst
+from .errors import ExitCode, FixopsError, InternalError, InterruptedByUser, NotBegun, UsageError, worst
 from .inventory import Inventory, Node
 from .redact import clean_tree, cleaner
 from .render.console import console, print_error, print_json
 from .render.reporter import TerminalReporter
+from .render.show import message
 from .reporting import Reporter, Silent
 from .session import Session, open_session
 
@@ -67,6 +68,8 @@ class Options:
 
 @dataclass(frozen=True)
 class Outcome:
+    """What came of a command on one node: a result or an error, both where an error has something to show."""
+
     node: str
     result: Result | None
     error: FixopsError | None
@@ -79,10 +82,11 @@ class Outcome:
         return self.result.exit_code
 
     def to_json(self) -> dict[str, Any]:
-        if self.result is not None:
+        if self.error is None:
+            assert self.result is not None
             return self.result.to_json()
-        assert self.error is not None
-        return {"node": self.node, "error": error_json(self.error), **self.error.data}
+        found = self.result.to_json() if self.result else {"node": self.node, **self.error.data}
+        return {**found, "error": error_json(self.error)}
 
 
 def error_json(error: FixopsError) -> dict[str, Any]:
@@ -100,10 +104,14 @@ def guarded(options: Options, body: Callable[[], ExitCode]) -> NoReturn:
     except FixopsError as error:
         code = finish(options, [], error)
     except Exception:
-        # The one case in which a traceback helps: a bug in the toolkit.
-        sys.stderr.write(clean_text(traceback.format_exc()))
-        code = finish(options, [], FixopsError("a bug in fixops (traceback above)", hint="please report it"))
+        code = finish(options, [], _bug())
     sys.exit(int(code))
+
+
+def _bug() -> InternalError:
+    """The exception that is being handled: its traceback on stderr, and the error that says so."""
+    sys.stderr.write(clean_text(traceback.format_exc()))
+    return InternalError("a bug in fixops (traceback above)", hint="please report it")
 
 
 def finish(
@@ -129,8 +137,11 @@ def finish(
         }
         print_json(clean_tree(document, clean_text))
     for each in [error] if error else [outcome.error for outcome in failed]:
-        if each is not None:
+        if each is not None and not isinstance(each, NotBegun):
             print_error(_clean_error(each))
+    left = [outcome.node for outcome in failed if isinstance(outcome.error, NotBegun)]
+    if left:
+        message(f"not begun: {', '.join(left)}")
     return code
 
 
@@ -163,7 +174,8 @@ def on_nodes(
     """Run `each` on every node: side by side when it only reads, else one after another.
 
     A changing command stops at the first node that it could not finish: the rest of the group keeps
-    what it has. `go_on`: one that only reads, but one node at a time, goes on unless it was interrupted.
+    what it has, and is named. `go_on`: one that only reads, but one node at a time, goes on unless it was
+    interrupted.
     """
     outcomes: list[Outcome] = []
     if parallel and len(nodes) > 1:
@@ -184,7 +196,13 @@ def on_nodes(
             if go_on and outcome.exit_code != ExitCode.INTERRUPTED:
                 continue
             break
+    outcomes += [_not_begun(options, node, outcomes[-1].node) for node in nodes[len(outcomes) :]]
     return finish(options, outcomes)
+
+
+def _not_begun(options: Options, node: Node, stopped_at: str) -> Outcome:
+    text = f"{node.name}: not begun, inv {options.command} stopped at {stopped_at}"
+    return Outcome(node.name, None, NotBegun(text, hint="mend that node first", node=node.name))
 
 
 def _show(options: Options, outcome: Outcome, show: Show) -> None:
@@ -193,26 +211,27 @@ def _show(options: Options, outcome: Outcome, show: Show) -> None:
 
 
 def _one(node: Node, each: Each, reporter: Reporter) -> Outcome:
-    try:
+    def in_session(node: Node) -> Result:
         with open_session(node) as session:
-            return Outcome(node.name, each(session, reporter), None)
-    except FixopsError as error:
-        return Outcome(node.name, None, _on(node, error))
+            return each(session, reporter)
+
+    return without_session(node, in_session)
 
 
-def without_session(node: Node, each: Callable[[Node], Any]) -> Outcome:
-    """What needs no helper on the node."""
+def without_session(node: Node, each: Callable[[Node], Result]) -> Outcome:
+    """What needs no helper on the node. A bug on one node is that node's error: the others are reported."""
     try:
         return Outcome(node.name, each(node), None)
     except FixopsError as error:
         return Outcome(node.name, None, _on(node, error))
+    except Exception:
+        return Outcome(node.name, None, _on(node, _bug()))
 
 
 def _on(node: Node, error: FixopsError) -> FixopsError:
     """The error, which tells the node by the inventory's name: an address alone does not."""
-    error.node = error.node or node.name
-    if node.name not in error.message:
-        error.message = f"{node.name}: {error.message}"
+    if error.node is None:
+        error.node, error.message = node.name, f"{node.name}: {error.message}"
     return error
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -50,10 +50,13 @@ class Change:
 
 def chosen_bundles(found: Inventory, name: str | None, nodes: Sequence[Node]) -> Callable[[Session], Bundle]:
     """Each node's bundle: the one named, else its server's, else the inventory's. Read before any node is."""
-    by_node = {
-        node.name: bundles.find_bundle(name or node.server.fix or found.default_fix or DEFAULT_FIX)
-        for node in nodes
-    }
+
+    def of(node: Node) -> str:
+        if name is not None:  # also the empty one, of an unset shell variable: it is no bundle
+            return name
+        return node.server.fix or found.default_fix or DEFAULT_FIX
+
+    by_node = {node.name: bundles.find_bundle(of(node)) for node in nodes}
     return lambda session: by_node[session.node.name]
 
 
@@ -223,14 +226,13 @@ def fixes_on(options: Options) -> NoReturn:
 
 
 def practice(
-    command: str, as_json: bool, body: Callable[[Callable[[str], None]], tuple[dict[str, Any], list[str]]]
+    options: Options, body: Callable[[Callable[[str], None]], tuple[dict[str, Any], list[str]]]
 ) -> NoReturn:
     """The practice node's own commands: their answer, and what they say while they work."""
-    options = Options(command, json=as_json)
 
     def run() -> ExitCode:
         entry, lines = body(show.message)
-        if as_json:
+        if options.json:
             return cli.finish(options, [Outcome("practice", Plain(entry), None)])
         for line in lines:
             show.line(line)
@@ -306,18 +308,23 @@ def rollback(options: Options, change: Change, fix: str | None, to: str | None, 
     changing(options, change, rollbacks.rollback, show.rolled_back, fix, to=to, force=force)
 
 
-def trust_node(options: Options, yes: bool) -> NoReturn:
-    """The host keys on the way to each node; with `yes` the unknown one is recorded."""
+def trust_node(options: Options, yes: bool, replaces: bool) -> NoReturn:
+    """The host keys on the way to each node; with `yes` the unknown one is recorded, with `replaces` also one
+    that contradicts a known one."""
+
+    def of(node: Node) -> Outcome:
+        outcome = cli.without_session(
+            node, lambda node: trusting.trust_node(node, record=yes, replace=replaces)
+        )
+        if not isinstance(outcome.result, trusting.Trusted):
+            return outcome
+        if not options.json:
+            show.trusted(outcome.result)
+        return replace(outcome, error=outcome.result.error)
 
     def body() -> ExitCode:
         _, nodes = cli.load_inventory(options)
-        outcomes = [
-            cli.without_session(node, lambda node: trusting.trust_node(node, record=yes)) for node in nodes
-        ]
-        for outcome in outcomes:
-            if outcome.result is not None and not options.json:
-                show.trusted(outcome.result)  # type: ignore[arg-type]
-        return cli.finish(options, outcomes)
+        return cli.finish(options, [of(node) for node in nodes])
 
     cli.guarded(options, body)
 

@@ -46,7 +46,8 @@ def worst(codes: list[ExitCode]) -> ExitCode:
 
 
 class FixopsError(Exception):
-    """Something the engineer can act on. `hint` is what to type or look at next."""
+    """Something the engineer can act on. `hint` is what to type or look at next; `node` is the node that the
+    message names: of one without it the command puts the node's name before the message."""
 
     exit_code = ExitCode.BUG
     code = "bug"
@@ -59,6 +60,20 @@ class FixopsError(Exception):
         self.hint = hint
         self.node = node
         self.data = data or {}
+
+
+class InternalError(FixopsError):
+    """A bug in fixops. Whoever raises it has printed the traceback: nothing else helps to find it."""
+
+    code = "internal"
+
+
+class NotBegun(FixopsError):
+    """Said of the nodes of a group that a command did not come to. It ends with the code of the node at which
+    it stopped: this one is the least of all."""
+
+    exit_code = ExitCode.OK
+    code = "not-begun"
 
 
 class UsageError(FixopsError):

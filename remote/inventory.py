@@ -10,12 +10,14 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from . import bundles
 from .errors import ConnectError, InventoryError, UsageError
 from .practice.layout import here as practice_node
+from .sglang.adjustments import canonical
 from .yamlfile import Document, load_document
 
 DEFAULT_PATH = "inventory.yaml"
@@ -47,6 +49,14 @@ class NodeEntry(_Strict):
     sudo: bool = False
     state_dir: str | None = None
 
+    @field_validator("state_dir")
+    @classmethod
+    def _absolute(cls, path: str | None) -> str | None:
+        """As node/state.py takes it: said here with the line, before the node is connected to."""
+        if path is not None and (not path.startswith(("/", "~")) or "\0" in path):
+            raise ValueError("Give an absolute path, or one that begins with ~")
+        return path
+
 
 class Expect(_Strict):
     accept_len: float | None = Field(default=None, gt=0)
@@ -73,7 +83,7 @@ class ServerEntry(_Strict):
 class InventoryFile(_Strict):
     defaults: Defaults = Defaults()
     nodes: dict[str, NodeEntry]
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, Annotated[list[str], Field(min_length=1)]] = {}
     servers: dict[str, ServerEntry] = {}
 
 
@@ -106,7 +116,12 @@ class Inventory:
 
     def select(self, name: str | None) -> list[Node]:
         """The node called `name`, or the nodes of the group called so (default: `defaults.node`)."""
-        wanted = name or self.default_node
+        if name == "":
+            raise UsageError(
+                "--node is empty: that names no node",
+                hint="is the shell variable set? Without --node it is defaults.node",
+            )
+        wanted = self.default_node if name is None else name
         if wanted is None:
             raise UsageError(
                 f"no node named, and {self.path} has no defaults.node",
@@ -129,10 +144,10 @@ def load(path: str | None = None, only: str | None = None) -> Inventory:
     `only` names the node or group that the command is about: a practice node that is not up is an
     error only for a command that wants it.
     """
+    if path == "":
+        raise UsageError("--inventory is empty: that names no file", hint="is the shell variable set?")
     file = Path(path or os.environ.get("FIXOPS_INVENTORY") or DEFAULT_PATH)
-    document = load_document(file, InventoryError)
-    parsed = _validate(document)
-    _check_names(parsed, document)
+    parsed, document = _read(file)
     wanted = only or parsed.defaults.node
     wanted_nodes = set(parsed.groups.get(wanted, [wanted])) if wanted else set()
     nodes = {}
@@ -146,14 +161,19 @@ def load(path: str | None = None, only: str | None = None) -> Inventory:
     return Inventory(file, parsed.defaults.node, parsed.defaults.fix, nodes, parsed.groups)
 
 
-def _validate(document: Document) -> InventoryFile:
+def _read(file: Path) -> tuple[InventoryFile, Document]:
+    """One inventory file in which everything fits together."""
+    document = load_document(file, InventoryError)
     try:
-        return InventoryFile.model_validate(document.data)
+        parsed = InventoryFile.model_validate(document.data)
     except ValidationError as error:
         raise InventoryError(
             document.describe(error, InventoryFile),
             hint="the keys are described in README.md, section Inventory",
         ) from None
+    _check_names(parsed, document)
+    _check_arguments(parsed, document)
+    return parsed, document
 
 
 def _check_names(parsed: InventoryFile, document: Document) -> None:
@@ -166,7 +186,7 @@ def _check_names(parsed: InventoryFile, document: Document) -> None:
         )
 
     nodes, groups, servers = sorted(parsed.nodes), sorted(parsed.groups), sorted(parsed.servers)
-    if parsed.defaults.node and parsed.defaults.node not in [*nodes, *groups]:
+    if parsed.defaults.node is not None and parsed.defaults.node not in [*nodes, *groups]:
         raise dangling(["defaults", "node"], parsed.defaults.node, [*nodes, *groups], "the node or group")
     for group, members in parsed.groups.items():
         if group in parsed.nodes:
@@ -179,6 +199,26 @@ def _check_names(parsed: InventoryFile, document: Document) -> None:
     for name, entry in parsed.nodes.items():
         if entry.server is not None and entry.server not in parsed.servers:
             raise dangling(["nodes", name, "server"], entry.server, servers, "the server")
+    fixes = bundles.names()
+    named: list[tuple[list[str | int], str | None]] = [(["defaults", "fix"], parsed.defaults.fix)]
+    named += [(["servers", name, "fix"], server.fix) for name, server in parsed.servers.items()]
+    for where, fix in named:
+        if fix is not None and fix not in fixes:
+            raise dangling(where, fix, fixes, "the fix")
+
+
+def _check_arguments(parsed: InventoryFile, document: Document) -> None:
+    """`args` must not say otherwise than the server's own keys: everything here goes by those, the server by
+    `args`, and a start would wait on one port for a server that listens on another."""
+    for name, server in parsed.servers.items():
+        for key, own in _own_arguments(server).items():
+            for given, value in server.args.items():
+                if canonical(given) == canonical(key) and str(value) != str(own):
+                    raise InventoryError(
+                        f"{document.place(['servers', name, 'args', given])}: servers.{name}.args.{given} is "
+                        f"{value!r}, but the server's own key says {own!r}",
+                        hint=f"leave '{given}' out of args: it is given from the server's own key",
+                    )
 
 
 def _node(name: str, entry: NodeEntry, parsed: InventoryFile, document: Document) -> Node:
@@ -215,10 +255,18 @@ def _practice_node(name: str, *, required: bool) -> Node | None:
         if required:
             raise ConnectError("the practice node is not up", hint="inv practice.up", node=name)
         return None
-    document = load_document(file, InventoryError)
-    parsed = _validate(document)
+    parsed, document = _read(file)
     (entry,) = parsed.nodes.values()
     return _node(name, entry, parsed, document)
+
+
+def _own_arguments(server: ServerEntry) -> dict[str, ArgValue]:
+    """The arguments that have a key of their own in the inventory."""
+    own: dict[str, ArgValue] = {"model-path": server.model_path}
+    if server.draft_model_path is not None:
+        own["speculative-draft-model-path"] = server.draft_model_path
+    own["port"] = server.port
+    return own
 
 
 def arguments(server: ServerEntry) -> list[str]:
@@ -226,10 +274,7 @@ def arguments(server: ServerEntry) -> list[str]:
 
     Lists become several values, mappings one JSON value. `${VAR}` is not expanded here.
     """
-    merged: dict[str, ArgValue] = {"model-path": server.model_path}
-    if server.draft_model_path is not None:
-        merged["speculative-draft-model-path"] = server.draft_model_path
-    merged["port"] = server.port
+    merged = _own_arguments(server)
     merged.update({key.replace("_", "-"): value for key, value in server.args.items()})
     argv: list[str] = []
     for key, value in merged.items():

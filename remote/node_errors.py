@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from .errors import FixopsError, LockedError, NodeError, RefusedError
+from .holder import told
 
 _HINTS = {
     "no-space": "free space there (df -h), then run the command again",
@@ -22,11 +21,8 @@ def translate(error: NodeError, node: str, op: str) -> FixopsError:
     """LockedError for a held lock, RefusedError where a precondition or the machine forbids it."""
     if error.kind == "locked":
         holder = error.data.get("holder") or {}
-        who = holder.get("who", "somebody")
-        doing = f" ({holder['command']})" if holder.get("command") else ""
-        since = f" since {_utc(holder['since'])}" if holder.get("since") else ""
         return LockedError(
-            f"{node} is locked by {who}{doing}{since}",
+            f"{node} is locked by {told(holder)}",
             hint=f"wait with --wait, or look at it with: inv unlock --node {node}",
             node=node,
             data={"holder": holder},
@@ -40,7 +36,3 @@ def translate(error: NodeError, node: str, op: str) -> FixopsError:
         node=node,
         data=error.data,
     )
-
-
-def _utc(epoch_s: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(epoch_s))

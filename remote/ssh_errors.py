@@ -16,6 +16,8 @@ from .errors import ConnectError
 from .hostkeys import KeyCheck, Status
 from .sshconfig import Hop
 
+REVOKED_HINT = "do not connect; the node needs a new host key"
+
 
 def key_error(hop: Hop, check: KeyCheck, node: str) -> ConnectError:
     """The message for a host key that is not the known one."""
@@ -30,7 +32,7 @@ def key_error(hop: Hop, check: KeyCheck, node: str) -> ConnectError:
             for entry in check.entries
         )
         message = (
-            f"the host key of {hop.name} has CHANGED: it shows {key}, "
+            f"{node}: the host key of {hop.name} has CHANGED: it shows {key}, "
             f"known for {check.lookup_name} is {known}{notes}"
         )
         hint = (
@@ -39,11 +41,11 @@ def key_error(hop: Hop, check: KeyCheck, node: str) -> ConnectError:
             f"inv trust --node {node}"
         )
     elif check.status is Status.REVOKED:
-        message = f"the host key of {hop.name} ({key}) is revoked{notes}"
-        hint = "do not connect; the node needs a new host key"
+        message = f"{node}: the host key of {hop.name} ({key}) is revoked{notes}"
+        hint = REVOKED_HINT
     else:
         message = (
-            f"the host key of {hop.name} is not known: {key}; "
+            f"{node}: the host key of {hop.name} is not known: {key}; "
             f"looked for {check.lookup_name} in {files}{notes}"
         )
         hint = f"compare the fingerprint with the node's, then: inv trust --node {node}"
@@ -59,7 +61,7 @@ def key_error(hop: Hop, check: KeyCheck, node: str) -> ConnectError:
 
 def connect_error(node: str, hop: Hop, reason: str, message: str, hint: str = "") -> ConnectError:
     notes = "".join(f"; {note}" for note in hop.notes)
-    default = f"does `ssh {hop.name}` work?"
+    default = f"does `{hop.by_hand}` work?"
     data = {"reason": reason, "hop": hop.name}
     return ConnectError(
         f"cannot connect to {node}: {message}{notes}", hint=hint or default, node=node, data=data

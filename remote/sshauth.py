@@ -133,8 +133,7 @@ class KeyAuth:
         tried = f"tried {', '.join(self._tried)}" if self._tried else "there is no key to try"
         unusable = f"; {'; '.join(self._unusable)}" if self._unusable else ""
         wanted = f"; the server asks for {', '.join(allowed)}" if allowed else ""
-        login = f"{self._hop.user}@{self._hop.name}"
-        hint = f"does `ssh {login}` work? Then name its key: identity_file in inventory.yaml"
+        hint = f"does `{self._hop.by_hand}` work? Then name its key: identity_file in inventory.yaml"
         if any("passphrase" in reason for reason in self._unusable):
             hint = "load the key into the agent: ssh-add PATH"
         elif len(self._tried) > 5:
@@ -144,7 +143,7 @@ class KeyAuth:
     def _failure(self, reason: str, hint: str) -> ConnectError:
         hop = self._hop
         return ConnectError(
-            f"{hop.user}@{hop.name} ({hop.address}) does not let us in: {reason}",
+            f"{self._node}: {hop.user}@{hop.name} ({hop.address}) does not let us in: {reason}",
             hint=hint,
             node=self._node,
             data={"reason": "authentication", "tried": self._tried, "unusable": self._unusable},

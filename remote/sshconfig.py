@@ -77,6 +77,7 @@ class Hop:
     identities_only: bool
     agent_socket: str | None
     proxy_command: str | None
+    by_hand: str  # the command that a person would log in with
     notes: tuple[str, ...] = ()
 
     @property
@@ -133,6 +134,7 @@ def _hop(
     target: Target, name: str, options: SSHConfigDict, notes: tuple[str, ...], jump: str | None, *, last: bool
 ) -> tuple[Hop, str | None]:
     """The hop, and the ProxyJump that leads to it (None without one)."""
+    given_jump = jump
     host = options["hostname"]
     try:
         port = int(options.get("port", SSH_PORT))
@@ -168,6 +170,7 @@ def _hop(
         jump = options["proxyjump"]
     elif jump is None and first == "proxycommand":
         proxy_command = options["proxycommand"]
+    identity = None if required is None else _path(required, tokens)
     revoked = paths(options.get("revokedhostkeys", "none"))
     hop = Hop(
         name=name,
@@ -187,13 +190,24 @@ def _hop(
         identity_files=tuple(
             _path(word, tokens) for word in (given or DEFAULT_KEYS) if word.lower() != "none"
         ),
-        required_identity=None if required is None else _path(required, tokens),
+        required_identity=identity,
         identities_only=options.get("identitiesonly", "no").lower() == "yes",
         agent_socket=_agent_socket(options.get("identityagent"), tokens),
         proxy_command=proxy_command,
+        by_hand=_by_hand(target, f"{user}@{name}", options.get("port"), identity, given_jump),
         notes=notes,
     )
     return hop, None if jump is None or jump.strip().lower() == "none" else jump
+
+
+def _by_hand(target: Target, login: str, port: str | None, identity: Path | None, jump: str | None) -> str:
+    """ssh to this hop with everything that the inventory says: a plain `ssh HOST` may be another machine."""
+    config = None if target.ssh_config is None else Path(target.ssh_config).expanduser()
+    options = {"-F": config, "-p": port, "-i": identity, "-J": jump}
+    words = [word for flag, value in options.items() if value is not None for word in (flag, str(value))]
+    if target.known_hosts is not None:
+        words += ["-o", f"UserKnownHostsFile={Path(target.known_hosts).expanduser()}"]
+    return shlex.join(["ssh", *words, login])
 
 
 def _path(text: str, tokens: dict[str, str]) -> Path:

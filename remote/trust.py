@@ -18,6 +18,7 @@ from . import hostkeys
 from .errors import RefusedError, UsageError
 from .hostkeys import KeyCheck, Status
 from .ssh import HANDSHAKE_TIMEOUTS, Connection, explained, make_transport, open_hop, open_socket
+from .ssh_errors import REVOKED_HINT
 from .sshconfig import Hop, Target, resolve
 
 
@@ -79,7 +80,7 @@ def record(
     status = key.check.status
     if key.file is None:
         raise UsageError(
-            f"UserKnownHostsFile of {key.hop.name} names no file to record a key in",
+            f"{target.node}: UserKnownHostsFile of {key.hop.name} names no file to record a key in",
             hint="set UserKnownHostsFile in ssh_config, or known_hosts of the node in inventory.yaml",
             node=target.node,
         )
@@ -89,8 +90,8 @@ def record(
     if status is Status.REVOKED or (status is Status.CHANGED and not replace):
         known = ", ".join(f"{entry.path}:{entry.line}" for entry in key.check.entries)
         raise RefusedError(
-            f"the host key of {key.hop.name} is {status.value}: not recorded (see {known})",
-            hint="compare the fingerprint with the node's console before anything else",
+            f"{target.node}: the host key of {key.hop.name} is {status.value}: not recorded (see {known})",
+            hint=what_next(target.node, status),
             node=target.node,
         )
     hosts = hostkeys.hashed(name, random(20)) if key.hop.hash_known_hosts else name
@@ -99,12 +100,22 @@ def record(
     if after.status is not Status.KNOWN:
         others = ", ".join(f"{entry.path}:{entry.line}" for entry in after.entries)
         raise RefusedError(
-            f"recorded in {key.file}, but the host key of {key.hop.name} is still {after.status.value} "
-            f"({others})",
+            f"{target.node}: recorded in {key.file}, but the host key of {key.hop.name} is still "
+            f"{after.status.value} ({others})",
             hint="look at these lines; a file that is not yours has to be corrected by its owner",
             node=target.node,
         )
     return Recorded(key.file, name, written=True, removed_lines=removed)
+
+
+def what_next(node: str, status: Status) -> str:
+    """What to do about a key that is not the known one, by somebody who sees its fingerprint."""
+    if status is Status.REVOKED:
+        return REVOKED_HINT
+    compare = "compare the fingerprint with what the node's console or its owner says"
+    if status is Status.CHANGED:
+        return f"{compare}; only if it is the new one: inv trust --yes --replace --node {node}"
+    return f"{compare}, then: inv trust --yes --node {node}"
 
 
 def _show(hop: Hop, before: Connection | None, target: Target) -> HopKey:

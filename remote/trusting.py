@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from . import trust
-from .errors import ExitCode
+from . import hostkeys, trust
+from .errors import ConnectError, ExitCode, FixopsError, RefusedError
 from .hostkeys import Status
 from .inventory import Node
 from .session import target_of
@@ -14,25 +14,31 @@ from .session import target_of
 
 @dataclass(frozen=True)
 class Trusted:
-    """`keys`: one per hop, up to the first whose key is not known. `recorded`: the file, if written."""
+    """`keys`: one per hop, up to the first whose key is not known. `recorded`: the file, if written.
+    `error`: why no command would connect, or why it was not recorded."""
 
     node: str
     keys: tuple[dict[str, Any], ...]
     recorded: str | None
     replaced_lines: tuple[int, ...] = ()
+    error: FixopsError | None = None
 
     @property
     def exit_code(self) -> ExitCode:
-        """0 when every key is known, or was just recorded; 3 while one is not: no command would connect."""
-        known = all(key["status"] == Status.KNOWN.value for key in self.keys)
-        return ExitCode.OK if known or self.recorded else ExitCode.CONNECT
+        return self.error.exit_code if self.error else ExitCode.OK
 
     def to_json(self) -> dict[str, Any]:
-        return {"node": self.node, "keys": list(self.keys), "recorded": self.recorded}
+        return {
+            "node": self.node,
+            "keys": list(self.keys),
+            "recorded": self.recorded,
+            "replaced_lines": list(self.replaced_lines),
+        }
 
 
-def trust_node(node: Node, *, record: bool) -> Trusted:
-    """Fetch, and with `record` write the last key shown. Errors as in remote/trust.py."""
+def trust_node(node: Node, *, record: bool, replace: bool = False) -> Trusted:
+    """Fetch, and with `record` write the last key shown, with `replace` also over another one that is known.
+    Errors as in remote/trust.py; a key that was shown and not recorded is in the result."""
     target = target_of(node)
     keys = trust.fetch_host_key(target)
     shown = tuple(
@@ -42,10 +48,36 @@ def trust_node(node: Node, *, record: bool) -> Trusted:
             "fingerprint": key.check.fingerprint,
             "status": key.check.status.value,
             "file": str(key.file) if key.file else None,
+            "known": [
+                {
+                    "type": entry.key_type,
+                    "fingerprint": hostkeys.fingerprint(entry.blob),
+                    "place": f"{entry.path}:{entry.line}",
+                }
+                for entry in key.check.entries
+            ],
         }
         for key in keys
     )
-    if not record or keys[-1].check.status is Status.KNOWN:
+    status = keys[-1].check.status
+    if status is Status.KNOWN:
         return Trusted(node.name, shown, None)
-    done = trust.record(target, keys[-1])
+    if not record:
+        return Trusted(node.name, shown, None, error=_not_trusted(node.name, keys[-1]))
+    try:
+        done = trust.record(target, keys[-1], replace=replace)
+    except RefusedError as error:
+        return Trusted(node.name, shown, None, error=error)
     return Trusted(node.name, shown, str(done.file) if done.written else None, done.removed_lines)
+
+
+def _not_trusted(node: str, key: trust.HopKey) -> ConnectError:
+    """No command would connect: what `inv trust` says that only shows."""
+    status = key.check.status
+    told = {Status.UNKNOWN: "is not known", Status.CHANGED: "has CHANGED"}.get(status, f"is {status.value}")
+    return ConnectError(
+        f"{node}: the host key of {key.hop.name} {told}",
+        hint=trust.what_next(node, status),
+        node=node,
+        data={"reason": f"host-key-{status.value}"},
+    )

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import ExitCode
+from .holder import ALIVE, told
+from .reporting import Silent
 from .session import Session
+from .work import Work, new_id
+
+# In the journal. A command's own release of its lock is work.UNLOCK: that is nothing to tell, this is.
+BREAK = "break-lock"
 
 
 @dataclass(frozen=True)
@@ -25,11 +31,17 @@ class Unlocked:
 
 
 def unlock(session: Session, *, release: bool) -> Unlocked:
-    """Show the lock; with `release` take it away, even from a command that still runs."""
+    """Show the lock; with `release` take it away, even from a command that still runs.
+
+    A lock file that cannot be read (empty after a full disk or a power loss) has no pid: it goes too.
+    """
     state = session.request("facts.state", {})
     holder, alive = state.get("lock"), state.get("lock_alive")
     if holder is None or not release:
         return Unlocked(session.node.name, holder, alive, False)
-    session.request("break_lock", {"expect_pid": holder["pid"]})
+    pid, name = holder.get("pid"), session.node.name
+    Work(session, new_id(), "unlock --yes", Silent()).change(
+        "break_lock", {"expect_pid": pid}, action=BREAK, detail=f"of {told(holder)}, {ALIVE[alive]}"
+    )
     left = session.request("facts.state", {}).get("lock")
-    return Unlocked(session.node.name, holder, alive, left is None)
+    return Unlocked(name, holder, alive, left is None)

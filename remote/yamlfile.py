@@ -20,6 +20,16 @@ from .errors import FixopsError
 Where = Sequence[str | int]
 
 
+class _Loader(yaml.SafeLoader):
+    """The safe loader, which names the line of a value that it cannot make either, such as 2024-13-45."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, ArithmeticError, LookupError, AttributeError) as problem:
+            raise yaml.MarkedYAMLError(problem=str(problem), problem_mark=node.start_mark) from None
+
+
 @dataclass(frozen=True)
 class Document:
     """A parsed file: its data, and the line on which each key stands."""
@@ -79,15 +89,21 @@ def load_document(path: Path, error: type[FixopsError]) -> Document:
         ) from None
     except (OSError, UnicodeDecodeError) as problem:
         raise error(f"{path} cannot be read: {problem}", hint="check its permissions and encoding") from None
+    lines: dict[tuple[str | int, ...], int] = {}
     try:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
+        loader = _Loader(text)
+        tree = loader.get_single_node()
+        if tree is not None:
+            _walk(tree, (), lines, path, error)
+        data = loader.construct_document(tree) if tree is not None else None
+    except yaml.reader.ReaderError as problem:
+        line = text.count("\n", 0, problem.position) + 1
+        raise error(f"{path}:{line}: not valid YAML: {problem.reason}", hint="mend the file") from None
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark else 1
         raise error(f"{path}:{line}: not valid YAML: {problem.problem}", hint="mend the file") from None
-    lines: dict[tuple[str | int, ...], int] = {}
-    if tree is not None:
-        _walk(tree, (), lines, path, error)
+    except RecursionError:
+        raise error(f"{path}:1: nested too deeply to be read", hint="mend the file") from None
     if not isinstance(data, dict):
         raise error(f"{path}:1: the file holds no mapping", hint="see README.md, section Inventory")
     return Document(path, data, lines)
@@ -99,10 +115,17 @@ def _walk(
     lines: dict[tuple[str | int, ...], int],
     path: Path,
     error: type[FixopsError],
+    within: tuple[yaml.Node, ...] = (),
 ) -> None:
+    """Note the line of everything at and below `node`, which lies `within` these."""
+    if any(node is outer for outer in within):
+        raise error(f"{path}:{node.start_mark.line + 1}: an anchor that holds itself", hint="write it out")
+    within = (*within, node)
     lines.setdefault(where, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise error(f"{path}:{key.start_mark.line + 1}: a key that is no word", hint="mend the file")
             child = (*where, key.value)
             line = key.start_mark.line + 1
             if child in lines:
@@ -111,10 +134,10 @@ def _walk(
                     hint="remove one",
                 )
             lines[child] = line
-            _walk(value, child, lines, path, error)
+            _walk(value, child, lines, path, error, within)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            _walk(value, (*where, index), lines, path, error)
+            _walk(value, (*where, index), lines, path, error, within)
 
 
 def _keys_at(model: type[BaseModel], where: Where) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from remote import inventory
 from remote.commands import chosen_bundles
-from remote.errors import BundleError
+from remote.errors import BundleError, InventoryError
 
 INVENTORY = """\
 defaults: {}
@@ -44,7 +44,14 @@ def test_the_nearest_word_counts(tmp_path: Path) -> None:
 def test_a_server_that_names_no_bundle_is_found_out_before_any_node_is_reached(tmp_path: Path) -> None:
     path = tmp_path / "inventory.yaml"
     path.write_text(INVENTORY.replace("practice-real-capture", "practice-real-captur"))
-    found = inventory.load(str(path))
-    with pytest.raises(BundleError, match="did you mean 'practice-real-capture'"):
-        chosen_bundles(found, None, found.select("both"))
-    chosen_bundles(found, None, found.select("big"))
+    with pytest.raises(
+        InventoryError, match=r":8: servers\.tiny\.fix .*did you mean 'practice-real-capture'"
+    ):
+        inventory.load(str(path))
+
+
+@pytest.mark.parametrize("given", ["", "no-such"])
+def test_a_word_that_names_no_bundle_is_not_the_default(tmp_path: Path, given: str) -> None:
+    """Not the empty one of an unset shell variable either."""
+    with pytest.raises(BundleError, match=f"there is no fix '{given}'"):
+        chosen(tmp_path, "{}", given)

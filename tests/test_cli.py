@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -123,6 +125,69 @@ def test_a_bug_is_1_and_shows_where(capsys: pytest.CaptureFixture[str]) -> None:
     err = capsys.readouterr().err
     assert "Traceback" in err
     assert "oops" in err
+
+
+def nodes(*names: str) -> list[Any]:
+    return [SimpleNamespace(name=name) for name in names]
+
+
+@pytest.fixture
+def no_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session of a node is the node itself."""
+    monkeypatch.setattr(cli, "open_session", contextlib.nullcontext)
+
+
+@pytest.mark.usefixtures("no_sessions")
+def test_a_bug_on_one_node_does_not_throw_away_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    def each(node: Any, _: Any) -> Result:
+        if node.name == "b":
+            raise KeyError("oops")
+        return Result(node.name)
+
+    assert cli.on_nodes(JSON, nodes("a", "b", "c"), each, print, parallel=True) == ExitCode.BUG
+    told = capsys.readouterr()
+    found = json.loads(told.out)
+    assert [entry["node"] for entry in found["nodes"]] == ["a", "b", "c"]
+    assert found["error"] == found["nodes"][1]["error"]
+    assert (found["error"]["code"], found["error"]["message"][:3]) == ("internal", "b: ")
+    assert "Traceback" in told.err
+    assert "oops" in told.err
+    outcome = cli.without_session(nodes("a")[0], lambda _: each(nodes("b")[0], None))
+    assert outcome.exit_code == ExitCode.BUG
+
+
+@pytest.mark.usefixtures("no_sessions")
+def test_the_nodes_that_a_change_did_not_come_to_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    def each(node: Any, _: Any) -> Result:
+        if node.name == "b":
+            raise RefusedError("no", hint="mend")
+        return Result(node.name)
+
+    code = cli.on_nodes(JSON, nodes("a", "b", "c", "d"), each, print, parallel=False)
+    assert code == ExitCode.REFUSED
+    told = capsys.readouterr()
+    found = json.loads(told.out)
+    assert [entry["node"] for entry in found["nodes"]] == ["a", "b", "c", "d"]
+    codes = [entry.get("error", {}).get("code") for entry in found["nodes"]]
+    assert codes == [None, "refused", "not-begun", "not-begun"]
+    assert found["error"]["message"] == "b: no"
+    assert told.err.count("error: ") == 1
+    assert "not begun: c, d" in told.err
+
+
+@pytest.mark.usefixtures("no_sessions")
+def test_a_message_always_names_its_node_by_the_inventorys_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also when the name stands somewhere in it, as in a key file's path."""
+
+    def each(node: Any, _: Any) -> Result:
+        if node.name == "a":
+            raise RefusedError("the key file /keys/a is not there")
+        raise RefusedError("b is locked by ann", node="b")
+
+    cli.on_nodes(JSON, nodes("a", "b"), each, print, parallel=True)
+    first, second = document(capsys)["nodes"]
+    assert first["error"]["message"] == "a: the key file /keys/a is not there"
+    assert second["error"]["message"] == "b is locked by ann"
 
 
 def test_secrets_are_in_no_document_and_no_message(

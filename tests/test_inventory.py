@@ -94,6 +94,26 @@ def test_the_inventory_of_the_project_is_read_without_a_practice_node(
         ("groups:\n", "groups: {a\n", r"not valid YAML"),
         ("    python: /opt/sglang/bin/python\n", "", r"lacks python"),
         ("  second: {", "  blackwell: {", r":7: 'blackwell' is given twice"),
+        ("[blackwell, second]", "[]", r":9: groups.fleet is \[\]"),
+        ("fix: eagle3-embedding", "fix: eagle3-embeding", r":1: .*did you mean 'eagle3-embedding-capture'"),
+        ("    port: 8000\n", "    port: 8000\n    fix: no\n", r":15: servers.kimi.fix is False"),
+        (
+            "    port: 8000\n",
+            "    port: 8000\n    fix: none-such\n",
+            r":15: servers.kimi.fix names the fix 'none-",
+        ),
+        ("port: 2222", "port: 2222, state_dir: var/x", r":7: nodes.second.state_dir is 'var/x': give an abs"),
+        ("port: 2222", "port: 2222, state_dir: ''", r":7: nodes.second.state_dir is '': give an abs"),
+        ("      tp-size: 8", "      port: 9999", r":18: servers.kimi.args.port is 9999, but .* 8000"),
+        ("      tp-size: 8", "      port: null", r":18: servers.kimi.args.port is None, but .* 8000"),
+        ("      tp-size: 8", "      model: /other", r":18: servers.kimi.args.model is '/other', but"),
+        ("tp-size: 8", "tp-size: 8\x01", r":18: not valid YAML"),
+        ("tp-size: 8", "tp-size: 2024-13-45", r":18: not valid YAML: month must be in 1..12"),
+        ("tp-size: 8", "tp-size: !!bool 8", r":18: not valid YAML"),
+        ("    args:\n", "    env: &e {a: *e}\n    args:\n", r":16: an anchor that holds itself"),
+        ("    args:\n", "    args: &e\n      <<: *e\n", r":16: an anchor that holds itself"),
+        ("    args:\n", "    env: {[a, b]: c}\n    args:\n", r":16: a key that is no word"),
+        ("tp-size: 8", "tp-size: " + "[" * 2000 + "]" * 2000, r":1: nested too deeply"),
     ],
 )
 def test_a_mistake_is_answered_with_file_line_and_the_nearest_key(
@@ -112,6 +132,28 @@ def test_an_unknown_node_is_a_usage_error_that_names_the_known_ones(tmp_path: Pa
     with pytest.raises(UsageError, match=r"'blackwel' \(did you mean 'blackwell'") as caught:
         found.select("blackwel")
     assert caught.value.hint == "known: blackwell, fleet, second"
+
+
+@pytest.mark.parametrize("state_dir", ["/var/lib/fixops", "~/fixops", "~ops/fixops"])
+def test_a_state_directory_is_absolute_or_in_a_home(tmp_path: Path, state_dir: str) -> None:
+    text = GOOD.replace("port: 2222", f"port: 2222, state_dir: {state_dir}")
+    (node,) = inventory.load(write(tmp_path, text)).select("second")
+    assert node.state_dir == state_dir
+
+
+def test_arguments_may_repeat_what_the_server_says(tmp_path: Path) -> None:
+    text = GOOD.replace("tp-size: 8", "port: '8000'\n      model_path: /models/kimi")
+    (node,) = inventory.load(write(tmp_path, text)).select(None)
+    assert arguments(node.server).count("8000") == 1
+
+
+def test_an_empty_name_is_not_the_default(tmp_path: Path) -> None:
+    """`--node "$NODE"` with the variable unset would else change whatever the default is."""
+    file = write(tmp_path, GOOD)
+    with pytest.raises(UsageError, match="--node is empty"):
+        inventory.load(file, only="").select("")
+    with pytest.raises(UsageError, match="--inventory is empty"):
+        inventory.load("")
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:

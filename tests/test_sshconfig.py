@@ -30,6 +30,27 @@ def resolved(file: str, host: str, **overrides: object) -> tuple[Hop, ...]:
     return resolve(Target("node", host, ssh_config=file, **overrides))  # type: ignore[arg-type]
 
 
+def test_the_command_by_hand_leads_to_the_same_place(tmp_path: Path) -> None:
+    """Without the inventory's port it led to another server."""
+    plain = resolve(Target("node", "gpu7", user="root"))
+    assert plain[-1].by_hand == "ssh root@gpu7"
+    file = config(tmp_path, "Host gate\n  Port 2200\n")
+    hops = resolved(
+        file,
+        "127.0.0.1",
+        user="root",
+        port=2222,
+        gateway="ops@gate",
+        identity_file="~/a key",
+        known_hosts="/k",
+    )
+    key = f"-i '{tmp_path}/a key'"
+    assert [hop.by_hand for hop in hops] == [
+        f"ssh -F {file} -p 2200 -o UserKnownHostsFile=/k ops@gate",
+        f"ssh -F {file} -p 2222 {key} -J ops@gate -o UserKnownHostsFile=/k root@127.0.0.1",
+    ]
+
+
 def openssh(file: str, host: str, *options: str) -> dict[str, list[str]]:
     """What ssh itself makes of the file: {lower-case keyword: values}."""
     shown = subprocess.run(

@@ -12,10 +12,11 @@ from invoke.tasks import task
 
 from remote.errors import UsageError
 
-# Runs a command's body and shows its answer: (command, as_json, body) where the body is given a function for
-# progress messages, and returns what the node's entry in the JSON document holds and the lines for a person.
+# Runs a command's body and shows its answer: (context, command, as_json, body) where the body is given a
+# function for progress messages, and returns what the node's entry in the JSON document holds and the lines
+# for a person. Invoke's context goes along: `inv --dry` is refused where every other command refuses it.
 Body = Callable[[Callable[[str], None]], tuple[dict[str, Any], list[str]]]
-Show = Callable[[str, bool, Body], None]
+Show = Callable[[Context, str, bool, Body], None]
 
 SSH_KINDS = ("openssh", "asyncssh")
 
@@ -49,7 +50,12 @@ def collection(show: Show, argv: Sequence[str] = sys.argv) -> Collection:
         },
     )
     def up(
-        _: Context, sglang: str = "", ssh: str = "", gpus: int = 0, real: bool = False, json: bool = False
+        context: Context,
+        sglang: str = "",
+        ssh: str = "",
+        gpus: int = 0,
+        real: bool = False,
+        json: bool = False,
     ) -> None:
         """Make the practice node: SSH server, SGLang, simulated GPUs, in the state of the incident."""
         from remote.practice import report
@@ -59,14 +65,14 @@ def collection(show: Show, argv: Sequence[str] = sys.argv) -> Collection:
                 raise UsageError(f"--ssh {ssh}: there is no such SSH server", hint="openssh or asyncssh")
             return report.up(sglang or None, ssh or None, gpus or None, say, real=real)  # type: ignore[arg-type]
 
-        show("practice.up", json, body)
+        show(context, "practice.up", json, body)
 
     @task(auto_shortflags=False, help={"json": "one JSON document on stdout"})
-    def down(_: Context, json: bool = False) -> None:
+    def down(context: Context, json: bool = False) -> None:
         """End the practice node's processes and remove its directory."""
         from remote.practice import report
 
-        show("practice.down", json, report.down)
+        show(context, "practice.down", json, report.down)
 
     @task(
         name="break",
@@ -77,17 +83,17 @@ def collection(show: Show, argv: Sequence[str] = sys.argv) -> Collection:
             "json": "one JSON document on stdout",
         },
     )
-    def break_(_: Context, fault: str | None = None, json: bool = False) -> None:
+    def break_(context: Context, fault: str | None = None, json: bool = False) -> None:
         """Bring a fault about on the practice node; without a name, list the faults."""
         from remote.practice import report
 
-        show("practice.break", json, lambda say: report.break_(fault or "", say))
+        show(context, "practice.break", json, lambda say: report.break_(fault or "", say))
 
     @task(auto_shortflags=False, help={"fault": "heal only this one", "json": "one JSON document on stdout"})
-    def heal(_: Context, fault: str = "", json: bool = False) -> None:
+    def heal(context: Context, fault: str = "", json: bool = False) -> None:
         """Put back what the faults on the practice node changed."""
         from remote.practice import report
 
-        show("practice.heal", json, lambda say: report.heal(fault, say))
+        show(context, "practice.heal", json, lambda say: report.heal(fault, say))
 
     return Collection("practice", up, down, heal, break_)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from ..holder import ALIVE, told
 from ..intent import uses_no_gpu
 from ..runbook import of_state
 from .checks import print_checks
@@ -155,15 +156,16 @@ def trusted(result: Trusted) -> None:
     out = console()
     for key in result.keys:
         style = "pass" if key["status"] == "known" else "unknown"
-        out.print(
-            Text.assemble(f"{key['host']}  {key['type']}  {key['fingerprint']}  ", (key["status"], style)),
-            soft_wrap=True,
-        )
+        told = f"{result.node}: {key['host']}  {key['type']}  {key['fingerprint']}  "
+        out.print(Text.assemble(told, (key["status"], style)), soft_wrap=True)
+        if key["status"] == "changed":
+            for old in key["known"]:
+                told = f"{old['type']}  {old['fingerprint']}  known so far ({old['place']})"
+                out.print(f"{result.node}: {key['host']}  {told}", soft_wrap=True)
     if result.recorded:
-        out.print(f"recorded in {result.recorded}", soft_wrap=True)
-    elif result.exit_code:
-        out.print("compare the fingerprint with what the node's console or its owner says, then:")
-        out.print(Text.assemble(("next: ", "heading"), f"inv trust --yes --node {result.node}"))
+        lines = ", ".join(map(str, result.replaced_lines))
+        instead = f" in place of line {lines}" if lines else ""
+        out.print(f"{result.node}: recorded in {result.recorded}{instead}", soft_wrap=True)
 
 
 def message(text: str) -> None:
@@ -227,10 +229,9 @@ def unlocked(result: Unlocked) -> None:
     if result.holder is None:
         out.print(f"{result.node} is not locked")
         return
-    alive = {True: "still running", False: "no longer running", None: "may be running"}[result.holder_alive]
+    pid = result.holder.get("pid", "unknown")
     out.print(
-        f"{result.node} is locked by {result.holder.get('who')} ({result.holder.get('command')}) "
-        f"since {_utc(result.holder.get('since'))}, pid {result.holder.get('pid')}, {alive}",
+        f"{result.node} is locked by {told(result.holder)}, pid {pid}, {ALIVE[result.holder_alive]}",
         soft_wrap=True,
     )
     if result.released:

@@ -49,4 +49,10 @@ def test_a_node_that_cannot_be_reached_is_the_worst(incident: Practice, fleet: s
 def test_a_change_stops_at_the_first_node_that_fails(incident: Practice, fleet: str) -> None:
     words = ("--yes", "--json", "--node", "all", "--inventory", fleet)
     ran = incident.inv("deploy-fix", *words).refuses(3, "dead")
-    assert [entry["node"] for entry in ran.document["nodes"]] == ["dead"]
+    assert [entry["node"] for entry in ran.document["nodes"]] == ["dead", "left", "right"]
+    assert [entry["error"]["code"] for entry in ran.document["nodes"]] == [
+        "connect",
+        "not-begun",
+        "not-begun",
+    ]
+    assert "not begun: left, right" in ran.err

@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,11 @@ def stop(node: Practice, *words: str) -> Ran:
     return node.inv("stop", "--yes", "--json", *words, env=BOB)
 
 
+def history(node: Practice) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = node.inv("history", "--json").is_(0).entry["actions"]
+    return found
+
+
 def test_a_second_engineer_is_told_who_is_at_work(practice: Practice, alice: subprocess.Popen[str]) -> None:
     before = practice.everything()
     for command in ("deploy-fix", "push-fix", "stop", "kill-stale"):
@@ -110,6 +116,10 @@ def test_a_lock_can_be_taken_away(practice: Practice, alice: subprocess.Popen[st
     assert practice.inv("unlock", "--yes", "--json", env=BOB).is_(0).entry["released"]
     assert holder(practice) is None
     assert practice.inv("unlock", "--json", env=BOB).is_(0).entry["holder"] is None
+    (row,) = [each for each in history(practice) if each["action"] == "break-lock"]
+    assert (row["command"], row["outcome"]) == ("unlock --yes", "ok")
+    assert row["who"].startswith("bob@")
+    assert "alice@" in row["detail"]
     stop(practice).is_(0)
     finish(alice).refuses(6, "practice")
 
@@ -157,3 +167,17 @@ def test_a_server_started_by_hand_before_the_lock_is_seen(
         for each in by_hand:
             each.wait(30)
     assert practice.sglang() == {}
+
+
+@pytest.mark.parametrize("content", ["", "\0\0\0", "{", "[]", '{"who": "ann@desk", "since": "?"}'])
+def test_a_lock_that_tells_no_pid_is_taken_away_too(practice: Practice, content: str) -> None:
+    """A full disk or a power loss left it so. Without a way out every changing command would be locked."""
+    (practice.state / "lock").write_text(content)
+    practice.inv("restart", "--yes", "--json").refuses(4, "practice is locked", "inv unlock")
+    shown = practice.inv("unlock").is_(0)
+    assert "inv unlock --yes" in shown.out
+    assert practice.inv("unlock", "--yes", "--json", env=BOB).is_(0).entry["released"]
+    assert holder(practice) is None
+    row = history(practice)[-1]
+    assert (row["action"], row["command"], row["outcome"]) == ("break-lock", "unlock --yes", "ok")
+    assert row["who"].startswith("bob@")

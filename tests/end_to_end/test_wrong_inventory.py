@@ -38,6 +38,10 @@ servers:
         ("    log: /l", "    log: /l\n    log: /l", ["11", "log", "twice"]),
         ("    model_path: /m\n", "", ["model_path"]),
         ("host: 127.0.0.1, ", "", ["3", "host"]),
+        ("fleet: [gpu7]", "fleet: []", ["5", "groups.fleet"]),
+        ("fix: eagle3-embedding", "fix: eagle3-embeding", ["1", "'eagle3-embedding-capture'"]),
+        ("tp-size: 8", "tp-size: 2024-13-45", ["11", "YAML"]),
+        ("tp-size: 8", "port: 9999", ["11", "args.port", "8000"]),
     ],
 )
 def test_what_is_wrong_in_an_inventory_is_named_with_its_line(
@@ -46,7 +50,7 @@ def test_what_is_wrong_in_an_inventory_is_named_with_its_line(
     path = tmp_path / "inventory.yaml"
     assert find in CORRECT
     path.write_text(CORRECT.replace(find, put))
-    ran = run("verify", "--json", "--inventory", str(path), env=environment())
+    ran = run("history", "--json", "--inventory", str(path), env=environment())
     line = [f"{path}:{says[0]}:"] if says[0].isdigit() else [str(path)]
     ran.refuses(2, *line, *(word for word in says if not word.isdigit()))
     assert ran.document["nodes"] == []
@@ -58,6 +62,7 @@ def test_what_is_wrong_in_an_inventory_is_named_with_its_line(
     [
         (["--inventory", "no-such-file.yaml"], ["no-such-file.yaml"]),
         (["--node", "gpu9"], ["gpu9", "gpu7"]),
+        (["--node", ""], ["--node is empty"]),
         (["--fix", "eagle3-embeding-capture"], ["eagle3-embeding-capture", "eagle3-embedding-capture"]),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from invoke.collection import Collection
+from invoke.context import Context
 from invoke.program import Program
 
 from remote.errors import FixopsError, RefusedError, UsageError
@@ -27,7 +28,7 @@ def inv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer
         answers: list[Answer] = []
         argv = ["inv", *words]
 
-        def show(_: str, __: bool, body: Body) -> None:
+        def show(_: Context, __: str, ___: bool, body: Body) -> None:
             answers.append(body(lambda _: None))
 
         namespace = Collection(collection(show, argv))

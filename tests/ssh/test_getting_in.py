@@ -126,6 +126,9 @@ def test_a_wrong_key_is_told_with_what_was_tried(place: Place, gate: SshServer) 
     assert error.data["reason"] == "authentication"
     assert error.data["tried"] == [str(gate.identity_file)]
     assert str(gate.identity_file) in error.message
+    assert error.message.startswith("blackwell: ")
+    error = refused(place.target(port=place.server.port, user="ops"))
+    assert f"ssh -F {place.config} -p {place.server.port} ops@node-a" in error.hint
 
 
 def test_without_any_key_that_is_said(place: Place) -> None:
