@@ -7,6 +7,7 @@ runs it on every node named, and turns whatever happens into the contract's exit
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +17,10 @@ from typing import Any, NoReturn, Protocol
 
 from . import inventory, secrets
 from .errors import ExitCode, FixopsError, InterruptedByUser, UsageError, worst
+from .hints import Given
 from .inventory import Inventory, Node
 from .redact import clean_tree, cleaner
-from .render.console import console, print_error, print_json
+from .render.console import aim, console, next_step, print_error, print_json
 from .render.reporter import TerminalReporter
 from .reporting import Reporter, Silent
 from .session import Session, open_session
@@ -63,6 +65,17 @@ class Options:
     node: str | None = None
     inventory: str | None = None
     json: bool = False
+    fix: str | None = None
+    # What else was given that makes it another command: `--to ID`.
+    own: tuple[str, ...] = ()
+
+    @property
+    def again(self) -> str:
+        """The command as it was typed, to which a hint adds --yes or --dry-run."""
+        return shlex.join(["inv", self.command, *self.own])
+
+    def given(self, *, several: bool = False) -> Given:
+        return Given(self.node, self.fix, self.inventory, several)
 
 
 @dataclass(frozen=True)
@@ -91,12 +104,11 @@ def error_json(error: FixopsError) -> dict[str, Any]:
 
 def guarded(options: Options, body: Callable[[], ExitCode]) -> NoReturn:
     """Run a command's body; every way out of it ends here, with one message and one exit code."""
+    aim(options.given())
     try:
         code = body()
     except KeyboardInterrupt:
-        code = finish(
-            options, [], InterruptedByUser("interrupted", hint=f"inv {options.command} again is safe")
-        )
+        code = finish(options, [], _interrupted(options))
     except FixopsError as error:
         code = finish(options, [], error)
     except Exception:
@@ -104,6 +116,10 @@ def guarded(options: Options, body: Callable[[], ExitCode]) -> NoReturn:
         sys.stderr.write(clean_text(traceback.format_exc()))
         code = finish(options, [], FixopsError("a bug in fixops (traceback above)", hint="please report it"))
     sys.exit(int(code))
+
+
+def _interrupted(options: Options) -> FixopsError:
+    return InterruptedByUser("interrupted", hint=f"{options.again} again is safe")
 
 
 def finish(
@@ -115,6 +131,9 @@ def finish(
 ) -> ExitCode:
     """Print the JSON document (with `more` in it) or the errors; return the exit code of it all."""
     failed = [outcome for outcome in outcomes if outcome.error is not None]
+    for known in [error] if error else [outcome.error for outcome in failed]:
+        if known is not None:
+            known.hint = next_step(known.hint, known.node)
     code = error.exit_code if error else worst([outcome.exit_code for outcome in outcomes])
     first = error or next((o.error for o in failed if o.exit_code == code), None)
     if options.json:
@@ -152,6 +171,7 @@ def _clean_error(error: FixopsError) -> FixopsError:
 def load_inventory(options: Options) -> tuple[Inventory, list[Node]]:
     found = inventory.load(options.inventory, only=options.node)
     nodes = found.select(options.node)
+    aim(options.given(several=len(nodes) > 1))
     for node in nodes:
         _known_secrets.update(secrets.values(node.server, os.environ))
     return found, nodes
@@ -216,6 +236,17 @@ def _on(node: Node, error: FixopsError) -> FixopsError:
     return error
 
 
+def only(options: Options, nodes: Sequence[Node], flag: str) -> Node:
+    """The one node, for what fills the terminal until Ctrl-C."""
+    if len(nodes) > 1:
+        named = ", ".join(node.name for node in nodes)
+        raise UsageError(
+            f"{flag} shows one node, and these are {len(nodes)}: {named}",
+            hint=f"inv {options.command} {flag} --node {nodes[0].name}",
+        )
+    return nodes[0]
+
+
 def refuse_invoke_dry(options: Options, dry: bool) -> None:
     """`inv --dry` would make every remote command an empty success: it is refused."""
     if dry:
@@ -230,8 +261,8 @@ def must_confirm(options: Options, *, yes: bool, dry_run: bool) -> None:
     """Without a terminal nobody can be asked: such a run says --yes, or changes nothing."""
     if not yes and not dry_run and not sys.stdin.isatty():
         raise UsageError(
-            f"inv {options.command} changes the node, and there is no terminal to ask on",
-            hint=f"inv {options.command} --yes, or --dry-run to see what it would do",
+            f"inv {options.command} changes {options.node or 'the node'}, and there is no terminal to ask on",
+            hint=f"{options.again} --yes, or --dry-run to see what it would do",
         )
 
 
