@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from . import inventory, secrets
 from .errors import ExitCode, FixopsError, InterruptedByUser, UsageError, worst
@@ -37,6 +37,14 @@ class Result(Protocol):
     def exit_code(self) -> ExitCode: ...
 
     def to_json(self) -> dict[str, Any]: ...
+
+
+@runtime_checkable
+class Failing(Protocol):
+    """A result whose exit code may be that of an error: then `failure` says which."""
+
+    @property
+    def failure(self) -> FixopsError | None: ...
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,11 @@ class Outcome:
         assert self.result is not None
         return self.result.exit_code
 
+    @property
+    def failure(self) -> FixopsError | None:
+        """What is printed as the error. A verdict (7, 8, 9) is none."""
+        return self.result.failure if isinstance(self.result, Failing) else self.error
+
     def to_json(self) -> dict[str, Any]:
         if self.result is not None:
             return self.result.to_json()
@@ -130,12 +143,12 @@ def finish(
     more: Mapping[str, Any] | None = None,
 ) -> ExitCode:
     """Print the JSON document (with `more` in it) or the errors; return the exit code of it all."""
-    failed = [outcome for outcome in outcomes if outcome.error is not None]
-    for known in [error] if error else [outcome.error for outcome in failed]:
-        if known is not None:
-            known.hint = next_step(known.hint, known.node)
+    failures = [error] if error else [each.failure for each in outcomes]
+    errors = [each for each in failures if each is not None]
+    for each in errors:
+        each.hint = next_step(each.hint, each.node)
     code = error.exit_code if error else worst([outcome.exit_code for outcome in outcomes])
-    first = error or next((o.error for o in failed if o.exit_code == code), None)
+    first = next((each for each in errors if each.exit_code == code), None)
     if options.json:
         document = {
             "schema": SCHEMA,
@@ -147,9 +160,8 @@ def finish(
             **(more or {}),
         }
         print_json(clean_tree(document, clean_text))
-    for each in [error] if error else [outcome.error for outcome in failed]:
-        if each is not None:
-            print_error(_clean_error(each))
+    for each in errors:
+        print_error(_clean_error(each))
     return code
 
 
@@ -196,11 +208,13 @@ def on_nodes(
         reporter = TerminalReporter(console(to_stderr=options.json), node.name, cleaner(_known_secrets))
         try:
             outcome = _one(node, each, reporter)
+        except KeyboardInterrupt:
+            outcome = Outcome(node.name, None, _on(node, _interrupted(options)))
         finally:
             reporter.close()
         outcomes.append(outcome)
         _show(options, outcome, show)
-        if outcome.error is not None and not parallel:
+        if outcome.failure is not None and not parallel:
             if go_on and outcome.exit_code != ExitCode.INTERRUPTED:
                 continue
             break

@@ -1,7 +1,7 @@
-"""The commands in a hint, completed with what this command was given: as typed they must mean the same node. Pure.
+"""The commands in a hint, completed with what this command was given: they mean the same node. Pure.
 
-Whoever writes a hint names the command, and the node where one is known; `--inventory`, `--fix` and a node that
-was typed are added here.
+Whoever writes a hint names the command, and the node where one is known; `--inventory`, `--fix` and a
+node that was typed are added here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ class Given:
 
 
 def complete(text: str, given: Given, node: str | None = None) -> str:
-    """Every `inv COMMAND` in the text with what was given, unless it is there. `node`: whom the text is about."""
+    """Every `inv COMMAND` in the text with what was given, unless it is there.
+
+    `node`: the one that the text is about.
+    """
     about = (node or given.node) if given.node or given.several else None
 
     def completed(found: re.Match[str]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import trust
-from .errors import ExitCode
+from .errors import ConnectError, ExitCode
 from .hostkeys import Status
 from .inventory import Node
 from .session import target_of
@@ -26,6 +26,20 @@ class Trusted:
         """0 when every key is known, or was just recorded; 3 while one is not: no command would connect."""
         known = all(key["status"] == Status.KNOWN.value for key in self.keys)
         return ExitCode.OK if known or self.recorded else ExitCode.CONNECT
+
+    @property
+    def failure(self) -> ConnectError | None:
+        """A key is not the known one: no command would connect."""
+        if self.exit_code == ExitCode.OK:
+            return None
+        asked = next(key for key in self.keys if key["status"] != Status.KNOWN.value)
+        return ConnectError(
+            f"{self.node}: the host key of {asked['host']} is {asked['status']}: {asked['fingerprint']}",
+            hint="compare the fingerprint with what the node's console or its owner says, then:"
+            f" inv trust --yes --node {self.node}",
+            node=self.node,
+            data={"reason": f"host-key-{asked['status']}"},
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {"node": self.node, "keys": list(self.keys), "recorded": self.recorded}

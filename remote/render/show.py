@@ -163,9 +163,6 @@ def trusted(result: Trusted) -> None:
         )
     if result.recorded:
         out.print(f"recorded in {result.recorded}", soft_wrap=True)
-    elif result.exit_code:
-        out.print("compare the fingerprint with what the node's console or its owner says, then:")
-        out.print(Text.assemble(("next: ", "heading"), next_step(f"inv trust --yes --node {result.node}")))
 
 
 def message(text: str) -> None:
