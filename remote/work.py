@@ -24,12 +24,16 @@ UNLOCK = "unlock"
 
 @dataclass(frozen=True)
 class Done:
-    """One action as it was carried out. `processes` only where some were ended."""
+    """One action as it was carried out. `processes` only where some were ended.
+
+    `known` is false where it could not be seen whether it came true.
+    """
 
     id: str
     changed: bool
     detail: str
     processes: tuple[dict[str, Any], ...] | None = None
+    known: bool = True
 
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"id": self.id, "changed": self.changed, "detail": self.detail}
