@@ -34,12 +34,26 @@ CHANGE = {
 }
 
 
-def _options(context: Context, command: str, node: str | None, inventory: str | None, json: bool) -> Options:
+def _options(
+    context: Context,
+    command: str,
+    node: str | None,
+    inventory: str | None,
+    json: bool,
+    fix: str | None = None,
+    *own: str,
+) -> Options:
     from remote.cli import Options, refuse_invoke_dry
 
-    options = Options(command, node, inventory, json)
+    options = Options(command, node, inventory, json, fix, own)
     refuse_invoke_dry(options, bool(context.config.run.dry))
     return options
+
+
+def _given(options: dict[str, str | bool | None]) -> list[str]:
+    """A command's own options as they were typed."""
+    typed = ([flag] if value is True else [flag, str(value)] for flag, value in options.items() if value)
+    return [word for words in typed for word in words]
 
 
 def _change(yes: bool, dry_run: bool, wait: bool) -> Change:
@@ -72,10 +86,10 @@ def deploy_fix(
     """The whole procedure: push, purge, stop, free, start, wait, verify. Does only what is not so."""
     from remote import commands
 
+    own = _given({"--from-pristine": from_pristine, "--bench": bench})
     commands.deploy_fix(
-        _options(context, "deploy-fix", node, inventory, json),
+        _options(context, "deploy-fix", node, inventory, json, fix, *own),
         _change(yes, dry_run, wait),
-        fix,
         from_pristine,
         bench,
     )
@@ -93,7 +107,7 @@ def verify(
     """Check every claim about the node against evidence; changes nothing."""
     from remote import commands
 
-    commands.verify_node(_options(context, "verify", node, inventory, json), fix, verbose)
+    commands.verify_node(_options(context, "verify", node, inventory, json, fix), verbose)
 
 
 @task(help={**NODE, **FIX, "verbose": "show the evidence of what was refuted too"})
@@ -108,7 +122,7 @@ def diagnose(
     """Applied but not effective, why? Wiring by forward mode, every known cause, and what to type."""
     from remote import commands
 
-    commands.diagnose_node(_options(context, "diagnose", node, inventory, json), fix, verbose)
+    commands.diagnose_node(_options(context, "diagnose", node, inventory, json, fix), verbose)
 
 
 @task(
@@ -147,8 +161,7 @@ def bench(
     from remote.bench.command import Asked
 
     commands.bench_node(
-        _options(context, "bench", node, inventory, json),
-        fix,
+        _options(context, "bench", node, inventory, json, fix),
         Asked(baseline, save_as, prompts, requests, concurrency, max_tokens, limit, client, anyway),
     )
 
@@ -175,7 +188,7 @@ def report(
     """Write one HTML page of a deploy: what was done, what is proven, what it brought."""
     from remote import commands
 
-    commands.report_of(_options(context, "report", node, inventory, json), fix, deploy, output, text)
+    commands.report_of(_options(context, "report", node, inventory, json, fix), deploy, output, text)
 
 
 @task(help={**NODE, **FIX, "watch": "again every few seconds, until Ctrl-C"})
@@ -190,7 +203,7 @@ def status(
     """One screen: server, ranks, GPUs, fix, config, last deploy."""
     from remote import commands
 
-    commands.status_of(_options(context, "status", node, inventory, json), fix, watch)
+    commands.status_of(_options(context, "status", node, inventory, json, fix), watch)
 
 
 @task(
@@ -217,8 +230,12 @@ def rollback(
     """Put back what the last deploy replaced, restart, verify."""
     from remote import commands
 
+    own = _given({"--to": to, "--force": force})
     commands.rollback(
-        _options(context, "rollback", node, inventory, json), _change(yes, dry_run, wait), fix, to, force
+        _options(context, "rollback", node, inventory, json, fix, *own),
+        _change(yes, dry_run, wait),
+        to,
+        force,
     )
 
 
@@ -238,7 +255,7 @@ def _changing(name: str, does: str) -> Task[Any]:
         from remote import commands
 
         commands.CHANGING[name](
-            _options(context, name, node, inventory, json), _change(yes, dry_run, wait), fix
+            _options(context, name, node, inventory, json, fix), _change(yes, dry_run, wait)
         )
 
     run.__doc__ = does
@@ -268,7 +285,7 @@ def health(
     """Wait until the running server is ready and generates, with live progress."""
     from remote import commands
 
-    commands.health(_options(context, "health", node, inventory, json), fix)
+    commands.health(_options(context, "health", node, inventory, json, fix))
 
 
 @task(help={**NODE})

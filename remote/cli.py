@@ -7,18 +7,20 @@ runs it on every node named, and turns whatever happens into the contract's exit
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from . import inventory, secrets
 from .errors import ExitCode, FixopsError, InternalError, InterruptedByUser, NotBegun, UsageError, worst
+from .hints import Given
 from .inventory import Inventory, Node
 from .redact import clean_tree, cleaner
-from .render.console import console, print_error, print_json
+from .render.console import aim, console, next_step, print_error, print_json
 from .render.reporter import TerminalReporter
 from .render.show import message
 from .reporting import Reporter, Silent
@@ -36,6 +38,14 @@ class Result(Protocol):
     def exit_code(self) -> ExitCode: ...
 
     def to_json(self) -> dict[str, Any]: ...
+
+
+@runtime_checkable
+class Failing(Protocol):
+    """A result whose exit code may be that of an error: then `failure` says which."""
+
+    @property
+    def failure(self) -> FixopsError | None: ...
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,17 @@ class Options:
     node: str | None = None
     inventory: str | None = None
     json: bool = False
+    fix: str | None = None
+    # What else was given that makes it another command: `--to ID`.
+    own: tuple[str, ...] = ()
+
+    @property
+    def again(self) -> str:
+        """The command as it was typed, to which a hint adds --yes or --dry-run."""
+        return shlex.join(["inv", self.command, *self.own])
+
+    def given(self, *, several: bool = False) -> Given:
+        return Given(self.node, self.fix, self.inventory, several)
 
 
 @dataclass(frozen=True)
@@ -81,6 +102,11 @@ class Outcome:
         assert self.result is not None
         return self.result.exit_code
 
+    @property
+    def failure(self) -> FixopsError | None:
+        """What is printed as the error. A verdict (7, 8, 9) is none."""
+        return self.error or (self.result.failure if isinstance(self.result, Failing) else None)
+
     def to_json(self) -> dict[str, Any]:
         if self.error is None:
             assert self.result is not None
@@ -95,12 +121,11 @@ def error_json(error: FixopsError) -> dict[str, Any]:
 
 def guarded(options: Options, body: Callable[[], ExitCode]) -> NoReturn:
     """Run a command's body; every way out of it ends here, with one message and one exit code."""
+    aim(options.given())
     try:
         code = body()
     except KeyboardInterrupt:
-        code = finish(
-            options, [], InterruptedByUser("interrupted", hint=f"inv {options.command} again is safe")
-        )
+        code = finish(options, [], _interrupted(options))
     except FixopsError as error:
         code = finish(options, [], error)
     except Exception:
@@ -114,6 +139,10 @@ def _bug() -> InternalError:
     return InternalError("a bug in fixops (traceback above)", hint="please report it")
 
 
+def _interrupted(options: Options) -> FixopsError:
+    return InterruptedByUser("interrupted", hint=f"{options.again} again is safe")
+
+
 def finish(
     options: Options,
     outcomes: Sequence[Outcome],
@@ -122,9 +151,12 @@ def finish(
     more: Mapping[str, Any] | None = None,
 ) -> ExitCode:
     """Print the JSON document (with `more` in it) or the errors; return the exit code of it all."""
-    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    failures = [error] if error else [each.failure for each in outcomes]
+    errors = [each for each in failures if each is not None]
+    for each in errors:
+        each.hint = next_step(each.hint, each.node)
     code = error.exit_code if error else worst([outcome.exit_code for outcome in outcomes])
-    first = error or next((o.error for o in failed if o.exit_code == code), None)
+    first = next((each for each in errors if each.exit_code == code), None)
     if options.json:
         document = {
             "schema": SCHEMA,
@@ -136,10 +168,10 @@ def finish(
             **(more or {}),
         }
         print_json(clean_tree(document, clean_text))
-    for each in [error] if error else [outcome.error for outcome in failed]:
-        if each is not None and not isinstance(each, NotBegun):
+    for each in errors:
+        if not isinstance(each, NotBegun):
             print_error(_clean_error(each))
-    left = [outcome.node for outcome in failed if isinstance(outcome.error, NotBegun)]
+    left = [outcome.node for outcome in outcomes if isinstance(outcome.error, NotBegun)]
     if left:
         message(f"not begun: {', '.join(left)}")
     return code
@@ -163,6 +195,7 @@ def _clean_error(error: FixopsError) -> FixopsError:
 def load_inventory(options: Options) -> tuple[Inventory, list[Node]]:
     found = inventory.load(options.inventory, only=options.node)
     nodes = found.select(options.node)
+    aim(options.given(several=len(nodes) > 1))
     for node in nodes:
         _known_secrets.update(secrets.values(node.server, os.environ))
     return found, nodes
@@ -188,11 +221,13 @@ def on_nodes(
         reporter = TerminalReporter(console(to_stderr=options.json), node.name, cleaner(_known_secrets))
         try:
             outcome = _one(node, each, reporter)
+        except KeyboardInterrupt:
+            outcome = Outcome(node.name, None, _on(node, _interrupted(options)))
         finally:
             reporter.close()
         outcomes.append(outcome)
         _show(options, outcome, show)
-        if outcome.error is not None and not parallel:
+        if outcome.failure is not None and not parallel:
             if go_on and outcome.exit_code != ExitCode.INTERRUPTED:
                 continue
             break
@@ -235,6 +270,17 @@ def _on(node: Node, error: FixopsError) -> FixopsError:
     return error
 
 
+def only(options: Options, nodes: Sequence[Node], flag: str) -> Node:
+    """The one node, for what fills the terminal until Ctrl-C."""
+    if len(nodes) > 1:
+        named = ", ".join(node.name for node in nodes)
+        raise UsageError(
+            f"{flag} shows one node, and these are {len(nodes)}: {named}",
+            hint=f"inv {options.command} {flag} --node {nodes[0].name}",
+        )
+    return nodes[0]
+
+
 def refuse_invoke_dry(options: Options, dry: bool) -> None:
     """`inv --dry` would make every remote command an empty success: it is refused."""
     if dry:
@@ -249,8 +295,8 @@ def must_confirm(options: Options, *, yes: bool, dry_run: bool) -> None:
     """Without a terminal nobody can be asked: such a run says --yes, or changes nothing."""
     if not yes and not dry_run and not sys.stdin.isatty():
         raise UsageError(
-            f"inv {options.command} changes the node, and there is no terminal to ask on",
-            hint=f"inv {options.command} --yes, or --dry-run to see what it would do",
+            f"inv {options.command} changes {options.node or 'the node'}, and there is no terminal to ask on",
+            hint=f"{options.again} --yes, or --dry-run to see what it would do",
         )
 
 

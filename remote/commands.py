@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .bench.command import Asked as BenchAsked
 
 Verb = Callable[..., Any]
-Changing = Callable[[Options, "Change", str | None], NoReturn]
+Changing = Callable[[Options, "Change"], NoReturn]
 
 WATCH_EVERY_S = 5.0
 # How often a plan is made anew because somebody else changed the node before it could begin.
@@ -66,19 +66,20 @@ def _confirm(options: Options, change: Change, node: str) -> Callable[[Plan], bo
             show.plan(options, node, plan)
         if change.yes or cli.ask(f"carry this out on {node}?"):
             return True
-        raise RefusedError(f"{node}: not confirmed, nothing was changed", hint="", node=node)
+        hint = f"{options.again} --dry-run shows the plan, {options.again} --yes carries it out"
+        raise RefusedError(f"{node}: not confirmed, nothing was changed", hint=hint, node=node)
 
     return confirm
 
 
 def reading(
-    options: Options, verb: Callable[[Session, Bundle], Any], view: Callable[[Any], None], fix: str | None
+    options: Options, verb: Callable[[Session, Bundle], Any], view: Callable[[Any], None]
 ) -> NoReturn:
     """A command that only reads: all nodes of a group side by side."""
 
     def body() -> ExitCode:
         found, nodes = cli.load_inventory(options)
-        bundle = chosen_bundles(found, fix, nodes)
+        bundle = chosen_bundles(found, options.fix, nodes)
         return cli.on_nodes(
             options, nodes, lambda session, _: verb(session, bundle(session)), view, parallel=True
         )
@@ -87,14 +88,14 @@ def reading(
 
 
 def changing(
-    options: Options, change: Change, verb: Verb, view: Callable[[Any], None], fix: str | None, **more: Any
+    options: Options, change: Change, verb: Verb, view: Callable[[Any], None], **more: Any
 ) -> NoReturn:
     """A command that changes the node: one node after another, confirmed, under the node's lock."""
 
     def body() -> ExitCode:
         cli.must_confirm(options, yes=change.yes, dry_run=change.dry_run)
         found, nodes = cli.load_inventory(options)
-        bundle = chosen_bundles(found, fix, nodes)
+        bundle = chosen_bundles(found, options.fix, nodes)
 
         def each(session: Session, reporter: Reporter) -> Any:
             confirm = _confirm(options, change, session.node.name)
@@ -122,20 +123,18 @@ def changing(
     cli.guarded(options, body)
 
 
-def deploy_fix(
-    options: Options, change: Change, fix: str | None, from_pristine: bool, bench: bool = False
-) -> NoReturn:
+def deploy_fix(options: Options, change: Change, from_pristine: bool, bench: bool = False) -> NoReturn:
     from .bench import plan
 
     load = plan.plan() if bench else None
-    changing(options, change, deploy.deploy_fix, show.deployed, fix, pristine=from_pristine, bench=load)
+    changing(options, change, deploy.deploy_fix, show.deployed, pristine=from_pristine, bench=load)
 
 
-def verify_node(options: Options, fix: str | None, verbose: bool) -> NoReturn:
-    reading(options, verify.verify, lambda result: show.verified(result, verbose=verbose), fix)
+def verify_node(options: Options, verbose: bool) -> NoReturn:
+    reading(options, verify.verify, lambda result: show.verified(result, verbose=verbose))
 
 
-def diagnose_node(options: Options, fix: str | None, verbose: bool) -> NoReturn:
+def diagnose_node(options: Options, verbose: bool) -> NoReturn:
     """Why an applied fix is not effective."""
     from .diagnose import diagnose
     from .render.diagnose import show as show_diagnosis
@@ -143,10 +142,10 @@ def diagnose_node(options: Options, fix: str | None, verbose: bool) -> NoReturn:
     def view(result: Any) -> None:
         show_diagnosis(result, verbose=verbose, clean=cli.clean_text)
 
-    reading(options, diagnose, view, fix)
+    reading(options, diagnose, view)
 
 
-def bench_node(options: Options, fix: str | None, asked: BenchAsked) -> NoReturn:
+def bench_node(options: Options, asked: BenchAsked) -> NoReturn:
     """Measure each node's server, one node after another. On Ctrl-C what was measured is shown."""
     from .bench import command, run
     from .render.bench import show as show_bench
@@ -154,7 +153,7 @@ def bench_node(options: Options, fix: str | None, asked: BenchAsked) -> NoReturn
     def body() -> ExitCode:
         how = command.options_of(asked)
         found, nodes = cli.load_inventory(options)
-        bundle = chosen_bundles(found, fix, nodes)
+        bundle = chosen_bundles(found, options.fix, nodes)
 
         def each(session: Session, reporter: Reporter) -> Any:
             result = run.bench(session, bundle(session), reporter, how)
@@ -169,16 +168,14 @@ def bench_node(options: Options, fix: str | None, asked: BenchAsked) -> NoReturn
     cli.guarded(options, body)
 
 
-def report_of(
-    options: Options, fix: str | None, deploy: str | None, output: str | None, as_text: bool
-) -> NoReturn:
+def report_of(options: Options, deploy: str | None, output: str | None, as_text: bool) -> NoReturn:
     """Each node's page. With `as_text` the summary, and a page only where `output` says."""
     from .render import report as render_report
     from .report import gather
 
     def body() -> ExitCode:
         found, nodes = cli.load_inventory(options)
-        bundle = chosen_bundles(found, fix, nodes)
+        bundle = chosen_bundles(found, options.fix, nodes)
         many, page = len(nodes) > 1, output is not None or not as_text
 
         def each(session: Session, _: Reporter) -> Any:
@@ -193,9 +190,9 @@ def report_of(
     cli.guarded(options, body)
 
 
-def status_of(options: Options, fix: str | None, watch: bool) -> NoReturn:
+def status_of(options: Options, watch: bool) -> NoReturn:
     if not watch:
-        reading(options, status.status, show.status, fix)
+        reading(options, status.status, show.status)
 
     def body() -> ExitCode:
         if options.json:
@@ -203,12 +200,12 @@ def status_of(options: Options, fix: str | None, watch: bool) -> NoReturn:
                 "--watch and --json do not go together", hint="run inv status --json again and again"
             )
         found, nodes = cli.load_inventory(options)
-        bundle = chosen_bundles(found, fix, nodes)
+        bundle = chosen_bundles(found, options.fix, nodes)
 
         def each(session: Session, _: Reporter) -> Any:
             show.watched(lambda: status.status(session, bundle(session)), WATCH_EVERY_S)
 
-        return cli.on_nodes(options, nodes[:1], each, show.quiet, parallel=False)
+        return cli.on_nodes(options, [cli.only(options, nodes, "--watch")], each, show.quiet, parallel=False)
 
     cli.guarded(options, body)
 
@@ -242,15 +239,15 @@ def practice(
 
 
 def _step(name: str) -> Changing:
-    def run(options: Options, change: Change, fix: str | None) -> NoReturn:
-        changing(options, change, steps.run_step, show.stepped, fix, name=name)
+    def run(options: Options, change: Change) -> NoReturn:
+        changing(options, change, steps.run_step, show.stepped, name=name)
 
     return run
 
 
 def _verb(verb: Verb, view: Callable[[Any], None] = show.stepped) -> Changing:
-    def run(options: Options, change: Change, fix: str | None) -> NoReturn:
-        changing(options, change, verb, view, fix)
+    def run(options: Options, change: Change) -> NoReturn:
+        changing(options, change, verb, view)
 
     return run
 
@@ -265,10 +262,10 @@ CHANGING: dict[str, Changing] = {
 }
 
 
-def health(options: Options, fix: str | None) -> NoReturn:
+def health(options: Options) -> NoReturn:
     def body() -> ExitCode:
         found, nodes = cli.load_inventory(options)
-        bundle = chosen_bundles(found, fix, nodes)
+        bundle = chosen_bundles(found, options.fix, nodes)
         return cli.on_nodes(
             options,
             nodes,
@@ -304,8 +301,8 @@ def unlock_node(options: Options, yes: bool) -> NoReturn:
     cli.guarded(options, body)
 
 
-def rollback(options: Options, change: Change, fix: str | None, to: str | None, force: bool) -> NoReturn:
-    changing(options, change, rollbacks.rollback, show.rolled_back, fix, to=to, force=force)
+def rollback(options: Options, change: Change, to: str | None, force: bool) -> NoReturn:
+    changing(options, change, rollbacks.rollback, show.rolled_back, to=to, force=force)
 
 
 def trust_node(options: Options, yes: bool, replaces: bool) -> NoReturn:
@@ -347,8 +344,9 @@ def logs_of(
         if follow:
             if options.json:
                 raise UsageError("--follow and --json do not go together", hint="leave one of them out")
+            node = cli.only(options, nodes, "--follow")
             return cli.on_nodes(
-                options, nodes[:1], lambda session, _: _follow(session, asked), show.quiet, parallel=False
+                options, [node], lambda session, _: _follow(session, asked), show.quiet, parallel=False
             )
         return cli.on_nodes(
             options, nodes, lambda session, _: logs.of_node(session, asked), view, parallel=True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import checks
 from .bundles import Bundle
 from .checks import Check
-from .errors import ExitCode
+from .errors import ExitCode, UnhealthyError
 from .interrupted import observe_settled
 from .observe import observe
 from .picture import Picture
@@ -48,10 +48,24 @@ class Deployed:
         """6 when it does not generate although it came up; else as the checks say, then the benchmark."""
         if self.dry_run:
             return ExitCode.OK
-        if any(check.id == "health.generate" and check.verdict == "fail" for check in self.checks):
+        if self.failure is not None:
             return ExitCode.UNHEALTHY
         code = checks.exit_code(self.checks)
         return self.benches.exit_code if self.benches and code == ExitCode.OK else code
+
+    @property
+    def failure(self) -> UnhealthyError | None:
+        """It came up, and does not generate."""
+        failed = (each for each in self.checks if each.id == "health.generate" and each.verdict == "fail")
+        check = None if self.dry_run else next(failed, None)
+        if check is None:
+            return None
+        return UnhealthyError(
+            f"{self.node}: the server is up and does not generate: {check.observed}",
+            hint=f"inv logs --errors --node {self.node}, or go back: inv rollback --node {self.node}",
+            node=self.node,
+            data={"reason": "no-generation"},
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {

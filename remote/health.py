@@ -120,10 +120,12 @@ def wait_ready(
                 raise _stuck(node, boot, watched, limit_s)
     finally:
         pending.cancel()
-    detail = _generated(session, boot, watched)
+    detail, refused = _generated(session, boot, watched)
     detail = f"ready after {clock() - started:.1f} s: {want} of {want} ranks, {detail}"
     reporter.done("health", detail, changed=False)
-    return Done("health", False, detail)
+    if refused is not None:
+        reporter.note(f"next: {refused.remedy}")
+    return Done("health", False, detail, known=refused is None)
 
 
 def _drain(pending: Pending, clock: Callable[[], float], limit_s: float = 3.0) -> None:
@@ -132,7 +134,8 @@ def _drain(pending: Pending, clock: Callable[[], float], limit_s: float = 3.0) -
         pass
 
 
-def _generated(session: Session, boot: Boot, watched: Watched) -> str:
+def _generated(session: Session, boot: Boot, watched: Watched) -> tuple[str, secrets.Unauthorized | None]:
+    """What one generation showed; nothing where the server wants a key that is not here."""
     node = session.node
     reply = session.request(
         "http",
@@ -148,7 +151,10 @@ def _generated(session: Session, boot: Boot, watched: Watched) -> str:
         except (ValueError, KeyError, TypeError):
             tokens = 0
         if tokens:
-            return f"generated {tokens} tokens in {reply['elapsed_s']:.1f} s"
+            return f"generated {tokens} tokens in {reply['elapsed_s']:.1f} s", None
+    refused = secrets.unauthorized(node, reply, os.environ)
+    if refused is not None:
+        return f"whether it generates is unknown: {refused.why}", refused
     raise UnhealthyError(
         f"{node.name}: the server says that it is ready and does not generate: {outcome(reply)}",
         hint=f"inv logs --errors --node {node.name}",

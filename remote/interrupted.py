@@ -8,7 +8,7 @@ from .observe import observe
 from .picture import Picture
 from .reporting import Reporter
 from .session import Session
-from .work import locked
+from .work import await_lock, locked
 
 
 def pending(picture: Picture) -> list[str]:
@@ -51,13 +51,22 @@ def observe_settled(
 ) -> Picture:
     """Read the node for a command that changes it: what an earlier run left half done is settled first.
 
-    A dry run only says so.
+    A dry run only says so. LockedError at once while somebody else is at work, Outdated after having waited.
     """
-    picture = observe(session, bundle, probe=probe)
     if dry_run:
+        picture = observe(session, bundle, probe=probe)
         for each in pending(picture):
             reporter.note(f"deploy {each} was cut off: its files would be put back first")
         return picture
+    # In the same round trip, and answered first: a server that does not generate is probed for half a minute.
+    asked = session.submit("facts.lock", {})
+
+    def look() -> None:
+        found = session.result(asked)
+        if found["lock"] is not None and found["lock_alive"] is not False:
+            await_lock(session, found["lock"], reporter, wait_s=wait_s)
+
+    picture = observe(session, bundle, probe=probe, meanwhile=look)
     if put_back(session, picture, reporter, wait_s=wait_s):
         picture = observe(session, bundle, probe=probe)
     return picture

@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -113,13 +113,26 @@ def wanted_sources(bundle: bundles.Bundle) -> list[str]:
     return sorted({*bundle_files(bundle), *needed, *EVIDENCE_ONLY})
 
 
-def observe(session: Session, bundle: bundles.Bundle, *, probe: bool = True) -> Picture:
-    """Read the node. A section that cannot be read is part of the picture, not an exception."""
+def observe(
+    session: Session,
+    bundle: bundles.Bundle,
+    *,
+    probe: bool = True,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Picture:
+    """Read the node. A section that cannot be read is part of the picture, not an exception.
+
+    `meanwhile` is done while the node reads; when it raises, the reading is given up.
+    """
     node = session.node
-    facts = session.request(
-        "observe", {"sections": sections(node, bundle, probe=probe)}, timeout_s=OBSERVE_TIMEOUT_S
-    )
-    facts = _printable(facts)
+    wanted = {"sections": sections(node, bundle, probe=probe)}
+    reading = session.submit("observe", wanted, timeout_s=OBSERVE_TIMEOUT_S)
+    try:
+        meanwhile()
+    except BaseException:
+        reading.cancel()
+        raise
+    facts = _printable(session.result(reading))
     files = {} if "error" in facts.get("files", {"error": 0}) else facts["files"]
     more = _other_sources(node, facts, files)
     contents, compile_errors = _contents(session, files, bundle_files(bundle), more)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import hints
 from .errors import FixopsError, UsageError
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "runbook.md"
@@ -147,17 +148,9 @@ def find(name: str, among: Sequence[Entry]) -> Entry:
 
 def aimed(text: str, *, node: str | None, inventory: str | None) -> str:
     """The text with its commands aimed at this node: `--node` and `--inventory` behind each of them."""
-    flags = (f" --node {node}" if node else "") + (f" --inventory {inventory}" if inventory else "")
     if node:
         text = text.replace(" --node practice", f" --node {node}")
-
-    def aim(found: re.Match[str]) -> str:
-        command = found[0]
-        if command.startswith(("`inv runbook", "`inv practice")) or " --node " in command:
-            return command
-        return f"{command[:-1]}{flags}`" if command.endswith("`") else command + flags
-
-    return re.sub(r"^\$ inv .+$|`inv [^`]+`", aim, text, flags=re.MULTILINE)
+    return hints.complete(text, hints.Given(node, inventory=inventory))
 
 
 def of_check(id: str, observed: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from .intent import expected_ranks, spanned_nodes
 from .observe import observe
 from .picture import Picture, outcome
 from .running import boot_id, launcher, still_starting
+from .secrets import unauthorized
 from .session import Session
 
 State = Literal["up", "starting", "down", "sick"]
@@ -82,11 +84,16 @@ def judge(picture: Picture) -> tuple[State, str]:
         left = len(owned.stale)
         return "down", f"no server of ours; {left} stale processes" if left else "no server of ours"
     want, alive = expected_ranks(picture.node.server), len(group.ranks())
-    generate = (picture.facts.get("http") or {}).get("generate") or {}
+    http = picture.facts.get("http") or {}
+    generate = http.get("generate") or {}
     if alive == want and generate.get("status") == 200:
         return "up", f"{alive} of {want} ranks, it generates"
     if picture.boot is not None and still_starting(picture):
         return "starting", f"{picture.boot.stage}, {alive} of {want} ranks"
+    refused = unauthorized(picture.node, generate, os.environ)
+    # /health wants no key.
+    if refused is not None and alive == want and (http.get("health") or {}).get("status") == 200:
+        return "up", f"{alive} of {want} ranks; whether it generates is unknown: {refused.why}"
     return "sick", f"{alive} of {want} ranks alive, /generate: {outcome(generate)}"
 
 

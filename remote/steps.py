@@ -34,10 +34,12 @@ class Stepped:
     node: str
     actions: tuple[dict[str, Any], ...]
     deploy_id: str | None = None
+    known: bool = True
 
     @property
     def exit_code(self) -> ExitCode:
-        return ExitCode.OK
+        """8 when it could not be seen whether an action came true."""
+        return ExitCode.OK if self.known else ExitCode.UNDETERMINED
 
     def to_json(self) -> dict[str, Any]:
         return {"node": self.node, "deploy_id": self.deploy_id, "actions": list(self.actions)}
@@ -121,7 +123,8 @@ def _carry_out(
     confirm(plan)
     with locked(session, name, reporter, seen=picture, ends=plan.to_end, wait_s=wait_s) as work:
         act(work)
-    return Stepped(node, tuple(each.to_json() for each in work.actions), work.deploy_id)
+    known = all(each.known for each in work.actions)
+    return Stepped(node, tuple(each.to_json() for each in work.actions), work.deploy_id, known)
 
 
 def free(
@@ -239,7 +242,7 @@ def health(session: Session, bundle: Bundle, reporter: Reporter) -> Stepped:
             node=node.name,
         )
     done = wait_ready(session, boot, reporter)
-    return Stepped(node.name, (done.to_json(),))
+    return Stepped(node.name, (done.to_json(),), known=done.known)
 
 
 def _only(*actions: Action, to_end: tuple[Process, ...] = ()) -> Plan:

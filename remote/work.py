@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
-from .errors import FixopsError
+from .errors import FixopsError, InterruptedByUser, NodeError
+from .node_errors import translate
 from .observe import owners_now
 from .ownership import Process, news
 from .picture import Picture
@@ -23,12 +24,16 @@ UNLOCK = "unlock"
 
 @dataclass(frozen=True)
 class Done:
-    """One action as it was carried out. `processes` only where some were ended."""
+    """One action as it was carried out. `processes` only where some were ended.
+
+    `known` is false where it could not be seen whether it came true.
+    """
 
     id: str
     changed: bool
     detail: str
     processes: tuple[dict[str, Any], ...] | None = None
+    known: bool = True
 
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"id": self.id, "changed": self.changed, "detail": self.detail}
@@ -70,6 +75,25 @@ class Work:
     command: str
     reporter: Reporter
     actions: list[Done] = field(default_factory=list)
+    # What the node was asked to change, by action, and whether it answered.
+    begun: dict[str, bool] = field(default_factory=dict)
+
+    def told(self) -> dict[str, Any]:
+        """For the node's entry when the work ends early."""
+        return {"deploy_id": self.deploy_id, "actions": [done.to_json() for done in self.actions]}
+
+    def interrupted(self) -> InterruptedByUser:
+        """What was done until now, and what was begun."""
+        node, done = self.session.node.name, [each.id for each in self.actions if each.changed]
+        parts = [f"{', '.join(done)} done"] if done else []
+        parts += [f"{action} begun" for action, answered in self.begun.items() if not answered]
+        what = f"it may have been changed: {'; '.join(parts)}" if self.begun else "nothing was changed"
+        return InterruptedByUser(
+            f"{node}: interrupted, {what}",
+            hint=f"inv status --node {node}, then the command again",
+            node=node,
+            data=self.told(),
+        )
 
     def change(
         self,
@@ -83,7 +107,10 @@ class Work:
     ) -> dict[str, Any]:
         """A request that changes the node: journalled there before and after."""
         journal = self.journal(action, detail)
-        return self.session.request(op, params, timeout_s=timeout_s, on_event=on_event, journal=journal)
+        self.begun[action] = False
+        reply = self.session.request(op, params, timeout_s=timeout_s, on_event=on_event, journal=journal)
+        self.begun[action] = True
+        return reply
 
     def journal(self, action: str, detail: str) -> dict[str, Any]:
         """Who does what in which deploy: what is written on the node before and after."""
@@ -149,9 +176,10 @@ def locked(
             _refuse_other_processes(session, seen, ends)
         yield work
     except FixopsError as error:
-        error.data.setdefault("deploy_id", work.deploy_id)
-        error.data.setdefault("actions", [done.to_json() for done in work.actions])
+        error.data = {**work.told(), **error.data}
         raise
+    except KeyboardInterrupt:
+        raise work.interrupted() from None
     finally:
         # The helper's end releases it too: an error here must not hide the one that brought us here.
         if session.helper.alive:
@@ -160,6 +188,14 @@ def locked(
             changed = any(done.changed for done in work.actions)
             journal = work.journal(UNLOCK, "") if changed else None
             session.request("unlock", {}, journal=journal)
+
+
+def await_lock(session: Session, holder: dict[str, Any], reporter: Reporter, *, wait_s: float) -> NoReturn:
+    """Somebody else is at work: LockedError, or with `wait_s` Outdated as soon as they are done."""
+    if not wait_s:
+        raise translate(NodeError("locked", "", {"holder": holder}), session.node.name, "lock")
+    with locked(session, "wait", reporter, seen=None, wait_s=wait_s):
+        raise _by(holder)
 
 
 def _refuse_outdated(reply: dict[str, Any], seen: list[dict[str, Any]]) -> None:

@@ -50,7 +50,7 @@ LAYERS: list[set[str]] = [
         "reporting",
         "node_errors",
     },
-    {"runbook", "inventory", "fixes", "wiring", "sglang", "helper", "pending", "trust", "ssh"},
+    {"runbook", "hints", "inventory", "fixes", "wiring", "sglang", "helper", "pending", "trust", "ssh"},
 ]
 
 

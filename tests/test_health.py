@@ -196,6 +196,13 @@ def test_ready_without_a_generation_is_unhealthy(answer: dict[str, Any]) -> None
         wait(FakeSession(ALL_UP, answer))
 
 
+def test_a_server_that_wants_a_key_is_ready_and_whether_it_generates_is_unknown() -> None:
+    done = wait(FakeSession(ALL_UP, {"status": 401, "elapsed_s": 0.0, "body": "{}"}))
+    assert not done.known
+    assert "2 of 2 ranks, whether it generates is unknown: the server wants an API key" in done.detail
+    assert steps.Stepped("blackwell", (), known=done.known).exit_code == ExitCode.UNDETERMINED
+
+
 @pytest.mark.parametrize(
     ("whose", "says"),
     [

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from remote.proofs.health import generate
 from remote.render import show
 from remote.status import Status, judge
 from tests import changes, pictures
@@ -65,3 +67,38 @@ def test_it_is_starting_only_by_a_log_of_its_own(written: list[str]) -> None:
 
     result = told(changes.hangs, begun, changes.everyone(log_fds=written))
     assert result.state == ("starting" if written == [pictures.BOOT_LOG] else "sick")
+
+
+def wants_key(facts: dict[str, Any]) -> None:
+    facts["http"]["generate"] = {"status": 401, "elapsed_s": 0.0, "body": '{"error": "Unauthorized"}'}
+
+
+KEYS = [
+    ({}, {}, "server 'kimi' names none", "in args of server 'kimi' as ${VARIABLE}"),
+    ({"api-key": "${KIMI_KEY}"}, {}, "KIMI_KEY is not set", "export KIMI_KEY, then: inv verify"),
+    ({"api_key": "${KIMI_KEY}"}, {"KIMI_KEY": "x"}, "does not accept the API key", "inv logs --args"),
+]
+
+
+@pytest.mark.parametrize(("args", "environment", "why", "remedy"), KEYS)
+def test_a_server_that_wants_another_key_is_up_and_verify_says_the_same(
+    args: dict[str, Any],
+    environment: dict[str, str],
+    why: str,
+    remedy: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    found = changes.node(wants_key)
+    server = found.node.server.model_copy(update={"args": {**found.node.server.args, **args}})
+    found = replace(found, node=replace(found.node, server=server, server_name="kimi"))
+    result = Status("blackwell", found, *judge(found))
+    assert result.state == "up"
+    assert why in result.why
+    assert "inv runbook" not in screen(capsys, result)
+    check = generate(found)
+    assert (check.verdict, check.observed in result.why) == ("unknown", True)
+    assert remedy in check.remedy
+    assert "--node blackwell" in check.remedy

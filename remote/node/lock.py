@@ -191,4 +191,13 @@ def break_lock(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     return {"released": holder is not None, "holder": holder}
 
 
-OPS = {"lock": lock, "unlock": unlock, "break_lock": break_lock}
+def facts(_params: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """{} -> {lock, lock_alive}: the holder, and whether it still runs (null: not known, or there is none)."""
+    holder = read_holder(ctx.state.dir)
+    return {
+        "lock": holder and public(holder),
+        "lock_alive": None if holder is None else holder_alive(holder),
+    }
+
+
+OPS = {"facts.lock": facts, "lock": lock, "unlock": unlock, "break_lock": break_lock}

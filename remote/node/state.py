@@ -206,12 +206,10 @@ def _entry(line: bytes) -> dict[str, Any]:
 def state(_params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """{} -> {dir, exists, lock, lock_alive, deploys, boots, interrupted, journal_tail}."""
     store: State = ctx.state
-    holder = lock.read_holder(store.dir)
     return {
         "dir": store.dir,
         "exists": os.path.isdir(store.dir),
-        "lock": holder and lock.public(holder),
-        "lock_alive": None if holder is None else lock.holder_alive(holder),
+        **lock.facts({}, ctx),
         "deploys": store.latest("deploys", 20),
         "boots": store.latest("boots", 20),
         "interrupted": store.interrupted(),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 from ..checks import Check, Evidence, failed, passed, unknown
 from ..picture import Picture, outcome
+from ..secrets import unauthorized
 
 
 def _asked(picture: Picture, name: str) -> Any:
@@ -31,9 +33,9 @@ def generate(picture: Picture) -> Check:
     id, expected = "health.generate", "POST /generate returns tokens"
     where = f"POST :{picture.node.server.port}/generate"
     reply = _asked(picture, "generate")
-    if reply.get("status") == 401:
-        why = "the server wants its API key, and the variable of the inventory is not set here"
-        return unknown(id, expected, why, Evidence(where, "401"), remedy="export it, then: inv verify")
+    refused = unauthorized(picture.node, reply, os.environ)
+    if refused is not None:
+        return unknown(id, expected, refused.why, Evidence(where, "401"), remedy=refused.remedy)
     if reply.get("status") != 200:
         observed = outcome(reply)
         return failed(

@@ -14,7 +14,7 @@ from ..bench.stats import UNKNOWN, Figure
 from ..bench.summary import Summary, server_definition
 from ..runbook import INEFFECTIVE
 from ..sglang.accept import OUR_RATE
-from .console import console
+from .console import console, next_step
 
 _STYLES = {
     "effective": "pass",
@@ -147,7 +147,7 @@ def _verdict(out: Console, result: Bench) -> None:
 
 
 def _hint(out: Console, text: str) -> None:
-    out.print(Text.assemble(("next: ", "heading"), text), soft_wrap=True)
+    out.print(Text.assemble(("next: ", "heading"), next_step(text)), soft_wrap=True)
 
 
 def figure_text(figure: Figure, places: int, unknown: str = "unknown") -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ..checks import Check
 from ..runbook import of_check
+from .console import next_step
 
 _ORDER = ("fail", "unknown", "pass", "skip")
 _WORDS = {"fail": "FAIL", "unknown": "????", "pass": "pass", "skip": "skip"}
@@ -22,11 +23,11 @@ ID_WIDTH = len("process.after_fix")
 def print_checks(out: Console, node: str, checks: Sequence[Check], *, verbose: bool = False) -> None:
     """Every check once; those that did not pass with what was expected, seen, where, and what to type."""
     for check in sorted(checks, key=lambda check: _ORDER.index(check.verdict)):
-        _print_check(out, check, in_full=verbose or check.verdict in ("fail", "unknown"))
+        _print_check(out, node, check, in_full=verbose or check.verdict in ("fail", "unknown"))
     print_verdict(out, node, checks)
 
 
-def _print_check(out: Console, check: Check, *, in_full: bool) -> None:
+def _print_check(out: Console, node: str, check: Check, *, in_full: bool) -> None:
     quiet = "quiet" if check.verdict == "skip" else ""
     heading = Text.assemble(
         (_WORDS[check.verdict], check.verdict), " ", (f"{check.id:<{ID_WIDTH}}", "heading"), " "
@@ -45,7 +46,7 @@ def _print_check(out: Console, check: Check, *, in_full: bool) -> None:
     if more > 0:
         out.print(Text(f"                and {more} more (--json shows all)", style="quiet"))
     if check.remedy:
-        _print_hanging(out, Text("       next     ", style="heading"), Text(check.remedy))
+        _print_hanging(out, Text("       next     ", style="heading"), Text(next_step(check.remedy, node)))
     symptom = of_check(check.id, check.observed) if check.verdict in ("fail", "unknown") else None
     if symptom:
         _print_hanging(out, Text("       runbook  ", style="quiet"), Text(f"inv runbook {symptom}"))

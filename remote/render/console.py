@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.text import Text
 from rich.theme import Theme
 
+from .. import hints
 from ..errors import FixopsError
+from ..hints import Given
 from ..runbook import of_error
 
 THEME = Theme(
@@ -32,6 +34,21 @@ THEME = Theme(
 )
 
 
+# What this process's command was given: the commands in its hints are completed with it.
+_given = Given()
+
+
+def aim(given: Given) -> None:
+    """From here on every hint that is printed is for the nodes, the fix and the inventory of this command."""
+    global _given
+    _given = given
+
+
+def next_step(text: str, node: str | None = None) -> str:
+    """What to type next, as it must be typed. `node`: the one that the text is about."""
+    return hints.complete(text, _given, node)
+
+
 def console(*, to_stderr: bool = False) -> Console:
     """A console as wide as the terminal, or $COLUMNS, else 100 columns; NO_COLOR is respected.
 
@@ -47,6 +64,7 @@ def console(*, to_stderr: bool = False) -> Console:
 
 def print_json(document: dict[str, Any]) -> None:
     """The one JSON document of a command, on stdout."""
+    document = hints.complete_tree(document, _given)
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .checks import SHOWN_EVIDENCE
-from .console import console
+from .console import console, next_step
 
 if TYPE_CHECKING:
     from ..diagnose import Diagnosis, Mode
@@ -35,7 +35,9 @@ def show(result: Diagnosis, *, verbose: bool, clean: Clean) -> None:
     out.print()
     style = "fail" if result.cause is not None else "heading"
     out.print(Text.assemble(("answer: ", style), clean(result.answer)), soft_wrap=True)
-    out.print(Text.assemble(("next:   ", "heading"), clean(result.next)), soft_wrap=True)
+    out.print(
+        Text.assemble(("next:   ", "heading"), next_step(clean(result.next), result.node)), soft_wrap=True
+    )
 
 
 def _table() -> Table:
@@ -80,11 +82,12 @@ def _hypotheses(out: Console, result: Diagnosis, *, verbose: bool, clean: Clean)
     order = list(_ANSWERS)
     for each in sorted(result.hypotheses, key=lambda hypothesis: order.index(hypothesis.verdict)):
         word, style = _ANSWERS[each.verdict]
-        table.add_row(Text(word, style=style), each.id, _body(each, verbose=verbose, clean=clean))
+        body = _body(each, result.node, verbose=verbose, clean=clean)
+        table.add_row(Text(word, style=style), each.id, body)
     out.print(table)
 
 
-def _body(each: Hypothesis, *, verbose: bool, clean: Clean) -> Text:
+def _body(each: Hypothesis, node: str, *, verbose: bool, clean: Clean) -> Text:
     if each.verdict == "refuted" and not verbose:
         return Text(clean(each.says), style="quiet")
     text = Text(clean(each.claim), style="heading")
@@ -96,5 +99,5 @@ def _body(each: Hypothesis, *, verbose: bool, clean: Clean) -> Text:
     if more > 0:
         text.append(f"\n  and {more} more (--json shows all)", style="quiet")
     if each.remedy:
-        text.append("\nnext: ", style="heading").append(clean(each.remedy))
+        text.append("\nnext: ", style="heading").append(next_step(clean(each.remedy), node))
     return text

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from .console import next_step
+
 # Without a terminal a progress line is printed this rarely: a log file should stay readable.
 PLAIN_EVERY_S = 10.0
 
@@ -54,7 +56,8 @@ class TerminalReporter:
         )
 
     def note(self, text: str) -> None:
-        self._out.print(Text(f"note    {self._clean(text)}", style="quiet"), soft_wrap=True)
+        text = next_step(self._clean(text), self._node)
+        self._out.print(Text(f"note    {text}", style="quiet"), soft_wrap=True)
 
     def close(self) -> None:
         self._stop()

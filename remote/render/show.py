@@ -13,7 +13,7 @@ from ..holder import ALIVE, told
 from ..intent import uses_no_gpu
 from ..runbook import of_state
 from .checks import print_checks
-from .console import console
+from .console import console, next_step
 from .plan import print_actions, print_plan
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def deployed(result: Deployed) -> None:
     if result.deploy_id is None:
         out.print(f"{result.node} was already as meant: nothing was changed")
     else:
-        out.print(f"deploy {result.deploy_id}; to go back: inv rollback --node {result.node}")
+        back = next_step(f"inv rollback --node {result.node}")
+        out.print(f"deploy {result.deploy_id}; to go back: {back}", soft_wrap=True)
 
 
 def rolled_back(result: RolledBack) -> None:
@@ -83,7 +84,8 @@ def stepped(result: Stepped) -> None:
 def started(result: Stepped) -> None:
     stepped(result)
     if result.deploy_id is not None:
-        console().print(f"started; is it ready? inv health --node {result.node}")
+        ready = next_step(f"inv health --node {result.node}")
+        console().print(f"started; is it ready? {ready}", soft_wrap=True)
 
 
 def status(result: Status) -> None:
@@ -237,7 +239,7 @@ def unlocked(result: Unlocked) -> None:
     if result.released:
         out.print("released")
     else:
-        out.print(Text.assemble(("next: ", "heading"), f"inv unlock --yes --node {result.node}"))
+        out.print(Text.assemble(("next: ", "heading"), next_step(f"inv unlock --yes --node {result.node}")))
 
 
 def _utc(epoch_s: Any) -> str:

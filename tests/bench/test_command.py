@@ -28,7 +28,7 @@ def test_a_node_that_cannot_be_reached_does_not_end_the_group(
     }
     inventory.write_text(yaml.safe_dump(content))
     with pytest.raises(SystemExit) as ended:
-        commands.bench_node(Options("bench", "both", str(inventory), True), None, Asked())
+        commands.bench_node(Options("bench", "both", str(inventory), True), Asked())
     assert ended.value.code == 3
     document = json.loads(capsys.readouterr().out)
     assert [entry["node"] for entry in document["nodes"]] == ["one", "two"]

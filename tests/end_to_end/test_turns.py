@@ -58,7 +58,7 @@ def test_a_whole_deploy(
     assert done.deploy_id is not None
     assert wire.turns <= WHOLE_DEPLOY
     assert (len(channels), whole.channels) == (1, 1)
-    assert whole.requests <= 18
+    assert whole.requests <= 19
     assert whole.sent_bytes < 200_000
 
     with open_session(node) as session:

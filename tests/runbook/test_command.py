@@ -95,5 +95,5 @@ def test_aiming_leaves_alone_what_is_no_command_or_has_its_node() -> None:
     assert runbook.aimed(text, node=None, inventory=None) == text
     assert runbook.aimed(text, node="b", inventory="i.yaml") == (
         "`inv runbook x`, `inv verify --node b --inventory i.yaml`, `inventory`\n"
-        "$ inv stop --node a\n$ inv logs --lines 1 --node b --inventory i.yaml\n"
+        "$ inv stop --node a --inventory i.yaml\n$ inv logs --lines 1 --node b --inventory i.yaml\n"
     )

@@ -12,7 +12,7 @@ from rich.text import Text
 from ...bench import baselines
 from ...errors import ExitCode, UsageError
 from ...report.model import Report
-from ..console import console
+from ..console import console, next_step
 from . import figures
 from .clean import cleaned
 from .page import html
@@ -97,5 +97,5 @@ def show(result: Written, *, as_text: bool) -> None:
         for each in result.report.missing:
             out.print(Text.assemble(("missing: ", "unknown"), each.what), soft_wrap=True)
             if each.command:
-                out.print(Text.assemble(("next:    ", "heading"), each.command), soft_wrap=True)
+                out.print(Text.assemble(("next:    ", "heading"), next_step(each.command)), soft_wrap=True)
     out.print(Text(f"report: {result.path}"), soft_wrap=True)
