@@ -23,7 +23,7 @@ WITHOUT_FIX = frozenset({"fixes", "logs", "history", "unlock", "trust"})
 SWITCHES = frozenset(
     {
         *("json", "yes", "dry-run", "wait", "from-pristine", "bench", "force", "verbose", "anyway", "text"),
-        *("watch", "follow", "errors", "args"),
+        *("watch", "follow", "errors", "args", "replace"),
     }
 )
 # Keys in the JSON documents whose text is what to type next.
