@@ -37,7 +37,7 @@ def start_failure(
     if status is None:
         return failure(
             f"the connection to {node} ended before Python answered{_quoted(said)}",
-            f"try: ssh {node} {python} -V",
+            f"try on the node: {python} -V",
         )
     return failure(
         f"{python} on {node} ended with status {status} before it answered{_quoted(said)}",
@@ -50,7 +50,7 @@ def start_timeout(node: str, python: str, timeout_s: float, stdout: bytes, stder
     said = (stderr + b"\n" + stdout).decode("utf-8", "replace")
     return ConnectError(
         f"{python} on {node} did not answer within {timeout_s:g} s{_quoted(said)}",
-        hint=f"does `ssh {node} {python} -V` come back? A login file that waits for input hangs it",
+        hint=f"does `{python} -V` come back over ssh? A login file that waits for input hangs it",
         node=node,
         data={"python": python, "output": _last_lines(said, 20)},
     )

@@ -12,7 +12,7 @@ ALIVE = {True: "still running", False: "no longer running", None: "may be runnin
 def told(holder: Mapping[str, Any]) -> str:
     """As far as the lock's file tells: after a full disk or a power loss it may be empty or anything."""
     if "unreadable" in holder:
-        return f"nobody knows whom ({holder['unreadable']})"
+        return f"an unknown holder ({holder['unreadable']})"
     doing = f" ({holder['command']})" if holder.get("command") else ""
     since = holder.get("since")
     when = f" since {_utc(since)}" if isinstance(since, int | float) else ""
