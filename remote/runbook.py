@@ -72,7 +72,9 @@ CHECKS = {
     "health.generate": "up-but-hanging",
 }
 
-OBSERVED = (
+OBSERVED: tuple[tuple[re.Pattern[str], str | None], ...] = (
+    # A key that is not here is no symptom of the server's: the remedy says all.
+    (re.compile(r"^the server (wants|does not accept) (an|its|the) API key"), None),
     # A server that is gone makes most checks fail: they all lead to the entry about that.
     (re.compile(r"no server of ours|no process of ours|nobody listens|^refused"), "health-never-ready"),
     (re.compile(r"^foreign|^\S+ covers SGLang .*, not "), "patch-does-not-fit"),

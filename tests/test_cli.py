@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from remote import cli
+from remote.checks import Check
 from remote.cli import Options, Outcome
+from remote.deploy import Deployed
 from remote.errors import (
     ConnectError,
     ExitCode,
@@ -25,6 +27,8 @@ from remote.errors import (
     worst,
 )
 from remote.node_errors import translate
+from remote.trusting import Trusted
+from tests import pictures
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,49 @@ def test_ctrl_c_is_130(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert leave(interrupted) == 130
     assert "inv verify again is safe" in capsys.readouterr().err
+
+
+def test_ctrl_c_on_a_group_tells_of_the_nodes_that_were_done(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one(node: Any, *_: Any) -> Outcome:
+        if node.name == "b":
+            raise KeyboardInterrupt
+        return Outcome(node.name, Result(node.name), None)
+
+    monkeypatch.setattr(cli, "_one", one)
+    options = Options("stop", "fleet", json=True)
+    nodes: Any = [SimpleNamespace(name=name) for name in "abc"]
+    assert cli.on_nodes(options, nodes, one, print, parallel=False) == 130  # type: ignore[arg-type]
+    found = document(capsys)
+    assert [entry["node"] for entry in found["nodes"]] == ["a", "b"]
+    assert found["error"]["message"] == "b: interrupted"
+    assert found["error"]["hint"].startswith("inv stop")
+
+
+def test_a_server_that_came_up_and_does_not_generate_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """The deploy's 6 comes from a check of its result."""
+    silent = Check("health.generate", "fail", "tokens", "no answer within 30 s", remedy="inv restart")
+    picture = pictures.picture(pictures.healthy())
+    done = Deployed("blackwell", "d1", (), (silent,), picture, dry_run=False)
+    assert cli.finish(JSON, [Outcome("blackwell", done, None)]) == ExitCode.UNHEALTHY
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert found["error"]["code"] == "unhealthy"
+    assert "blackwell" in found["error"]["message"]
+    assert "inv rollback --node blackwell" in found["error"]["hint"]
+    assert found["nodes"][0]["checks"][0]["id"] == "health.generate"
+    assert "no answer within 30 s" in captured.err
+
+
+def test_an_unknown_host_key_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    key = {"host": "gpu7", "type": "ssh-ed25519", "fingerprint": "SHA256:x", "status": "unknown"}
+    shown = Trusted("gpu7", (key,), None)
+    assert cli.finish(JSON, [Outcome("gpu7", shown, None)]) == ExitCode.CONNECT
+    found = document(capsys)
+    assert "SHA256:x" in found["error"]["message"]
+    assert found["error"]["hint"].endswith("inv trust --yes --node gpu7")
+    assert Trusted("gpu7", (key,), "/known_hosts").failure is None
 
 
 def test_a_bug_is_1_and_shows_where(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from remote.proofs.health import generate
 from remote.render import show
+from remote.runbook import of_check
 from remote.status import Status, judge
 from tests import changes, pictures
 
@@ -102,3 +103,4 @@ def test_a_server_that_wants_another_key_is_up_and_verify_says_the_same(
     assert (check.verdict, check.observed in result.why) == ("unknown", True)
     assert remedy in check.remedy
     assert "--node blackwell" in check.remedy
+    assert of_check(check.id, check.observed) is None

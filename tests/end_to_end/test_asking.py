@@ -22,6 +22,15 @@ def test_without_a_terminal_nobody_can_be_asked(incident: Practice, command: str
     incident.inv(command, "--json").refuses(2, "terminal", "--yes", "--dry-run")
 
 
+def test_what_is_to_be_typed_then_is_for_the_same_node(incident: Practice) -> None:
+    mine = str(incident.root / "inventory.yaml")
+    words = ("--node", "practice", "--inventory", mine, "--force", "--fix", "eagle3-embedding-capture")
+    ran = incident.inv("rollback", *words, "--json").refuses(2, "changes practice")
+    meant = f"inv rollback --force --yes --node practice --inventory {mine} --fix eagle3-embedding-capture"
+    assert ran.document["error"]["hint"].startswith(f"{meant}, or --dry-run")
+    assert f"next:  {meant}, or --dry-run" in ran.err
+
+
 @pytest.mark.parametrize("command", ["deploy-fix", "verify", "stop", "status"])
 def test_invokes_own_dry_run_is_refused(incident: Practice, command: str) -> None:
     words = ["--yes"] if command in CHANGING else []
@@ -55,6 +64,7 @@ def test_all_but_yes_is_a_no(incident: Practice, answer: str) -> None:
     assert "nothing was changed" in ran.out
     assert "capture_embedding_for_eagle3" in ran.out
     assert "Traceback" not in ran.out
+    assert "inv deploy-fix --dry-run shows the plan, inv deploy-fix --yes carries it out" in ran.out
 
 
 def test_ctrl_c_at_the_question(incident: Practice) -> None:

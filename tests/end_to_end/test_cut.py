@@ -128,6 +128,43 @@ def test_a_server_that_is_still_loading_is_waited_for_and_not_restarted(slow: Pr
     assert slow.server_pid() == pid
 
 
+# Interrupted: what is known by then is told
+
+
+def test_ctrl_c_while_the_old_server_is_ended(slow: Practice) -> None:
+    slow.settings(faults={"ignore_sigterm": True})
+    slow.deploy()
+    slow.inv("restart", "--yes", "--json").is_(0)
+    journal = slow.state / "journal.jsonl"
+    before = journal.stat().st_size
+    with slow.begun("restart", "--yes", "--json") as process:
+        wait_until(lambda: b'"kill-stale"' in journal.read_bytes()[before:], 60, what="the kill")
+        process.send_signal(signal.SIGINT)
+        ran = finish(process).refuses(130, "practice: interrupted", "may have been changed: kill-stale begun")
+    assert ran.document["error"]["hint"] == "inv status --node practice, then the command again"
+    assert (ran.entry["node"], ran.entry["actions"], bool(ran.entry["deploy_id"])) == ("practice", [], True)
+    slow.settings()
+    slow.deploy()
+
+
+def test_ctrl_c_while_a_deploy_waits_for_the_server(slow: Practice) -> None:
+    slow.undo()
+    slow.settings(faults={"hang_at": "graph-capture"})
+    before = boots(slow)
+    with slow.begun("deploy-fix", "--yes", "--json") as process:
+        just_started(slow, before, process)
+        wait_until(lambda: "Capture" in slow.log.read_text(), 60, what="the capture")
+        process.send_signal(signal.SIGINT)
+        ran = finish(process).refuses(
+            130, "practice: interrupted", "start done", "inv status --node practice"
+        )
+    changed = [action["id"] for action in ran.entry["actions"] if action["changed"]]
+    assert changed[0] == "push-code"
+    assert changed[-1] == "start"
+    slow.settings()
+    slow.inv("restart", "--yes", "--json").is_(0)
+
+
 # Killed in the midst of it
 
 Moment = Callable[[Practice], bool]

@@ -46,6 +46,14 @@ def test_a_node_that_cannot_be_reached_is_the_worst(incident: Practice, fleet: s
     assert shown.out.count("source.state") == 2
 
 
+@pytest.mark.parametrize("words", [("status", "--watch"), ("logs", "--follow")], ids=lambda words: words[0])
+def test_what_fills_the_terminal_shows_one_node(
+    incident: Practice, fleet: str, words: tuple[str, ...]
+) -> None:
+    meant = f"{' '.join(words)} --node left --inventory {fleet}"
+    incident.inv(*words, "--inventory", fleet).refuses(2, "left, right", meant)
+
+
 def test_a_change_stops_at_the_first_node_that_fails(incident: Practice, fleet: str) -> None:
     words = ("--yes", "--json", "--node", "all", "--inventory", fleet)
     ran = incident.inv("deploy-fix", *words).refuses(3, "dead")

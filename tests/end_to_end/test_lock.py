@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 import pytest
 
 from remote import bundles, deploy, inventory, steps
+from remote.observe import PROBE_TIMEOUT_S
 from remote.reporting import Silent
 from remote.session import open_session
-from remote.work import Outdated
+from remote.work import Outdated, locked
 from tests.end_to_end.kit import DEEPSEEK, Practice, Ran, alive, finish
 from tests.support import wait_until
 
@@ -81,6 +83,27 @@ def test_a_second_engineer_is_told_who_is_at_work(practice: Practice, alice: sub
     assert "alice@" in shown.entry["holder"]["who"]
     assert practice.everything() == before
     assert alice.poll() is None
+
+
+def test_the_lock_is_looked_at_before_a_server_that_does_not_generate_is_probed(
+    practice: Practice, tmp_path: Path
+) -> None:
+    practice.settings()
+    practice.deploy()
+    ranks = [pid for pid, title in practice.sglang().items() if title.startswith("sglang::scheduler")]
+    (node,) = inventory.load(practice.inventory(tmp_path / "inventory.yaml")).select(None)
+    for pid in ranks:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        with open_session(node) as session, locked(session, "by hand", Silent(), seen=None):
+            begun = time.monotonic()
+            ran = practice.inv("deploy-fix", "--yes", env=BOB).refuses(4, "practice", "by hand", "--wait")
+            assert time.monotonic() - begun < PROBE_TIMEOUT_S / 2
+            assert "plan for" not in ran.out
+            practice.inv("deploy-fix", "--dry-run", "--json", env=BOB).is_(0)
+    finally:
+        for pid in ranks:
+            os.kill(pid, signal.SIGCONT)
 
 
 def test_waiting_for_the_other_to_end(practice: Practice, alice: subprocess.Popen[str]) -> None:
