@@ -20,6 +20,7 @@ from .ownership import Process
 from .picture import Picture
 from .running import Boot, boot_of, launcher, silent_s, still_starting
 from .sglang import speculation
+from .strangers import refuse_foreign
 
 # A running server on which one of these fails is not the one that is meant: it is started anew.
 _RESTART = (
@@ -59,11 +60,11 @@ class Action:
 @dataclass(frozen=True)
 class Plan:
     actions: tuple[Action, ...]
-    code: tuple[Write, ...]
-    config: tuple[Write, ...]
-    purge: tuple[str, ...]
-    to_end: tuple[Process, ...]
-    restart: bool
+    code: tuple[Write, ...] = ()
+    config: tuple[Write, ...] = ()
+    purge: tuple[str, ...] = ()
+    to_end: tuple[Process, ...] = ()
+    restart: bool = False
     # A server that is still starting, and is the one that is meant: left alone, and waited for.
     awaits: Boot | None = None
 
@@ -75,11 +76,9 @@ class Plan:
         return next(action for action in self.actions if action.id == id)
 
 
-def build(picture: Picture, checks: Sequence[Check], *, starts: bool = True) -> Plan:
+def build(picture: Picture, checks: Sequence[Check]) -> Plan:
     """Everything that `deploy-fix` would do here.
 
-    With `starts` false the plan is for a step that starts no server: what a start needs (nobody else on
-    its GPUs and its port, a view of the GPUs) is not demanded.
     UsageError for arguments that SGLang would change; RefusedError where the fix does not fit or a
     foreign process is in the way. Both before anything is touched.
     """
@@ -90,17 +89,12 @@ def build(picture: Picture, checks: Sequence[Check], *, starts: bool = True) -> 
     awaits = boot_of(picture) if _loading(picture, checks) and not reasons else None
     stale = [each.process for each in picture.ownership.stale] if picture.ownership else []
     to_end = tuple(picture.ownership.to_end() if reasons and picture.ownership else stale)
-    if reasons and starts:
+    if reasons:
         refuse_start(picture)
     actions = (
-        _push("push-code", code, _diffs(picture)),
-        _push(
-            "push-config",
-            config,
-            picture.config.state.diff if picture.config and picture.config.state else "",
-        ),
-        _purge(purge, picture),
-        _kill(to_end, picture, reasons),
+        *push_actions(picture, code, config),
+        purge_action(purge, picture),
+        kill_action(to_end, picture, reasons),
         _free(to_end, picture, restart=bool(reasons)),
         Action("start", bool(reasons), reasons[0] if reasons else _left(picture, awaits)),
         Action("health", False, "wait until it generates" if reasons or awaits else "it generates"),
@@ -311,27 +305,6 @@ def refuse_unstartable(picture: Picture) -> None:
         )
 
 
-def refuse_foreign(picture: Picture) -> None:
-    """Somebody else's process on our port or GPUs: named, never touched."""
-    owned, node = picture.ownership, picture.node
-    if owned is None:
-        raise RefusedError(
-            f"{node.name}: the processes could not be read",
-            hint=f"inv status --node {node.name}",
-            node=node.name,
-        )
-    if owned.foreign:
-        named = "; ".join(f"pid {f.pid} {f.title} of {f.user} {f.what}" for f in owned.foreign)
-        listens = any(each.what.startswith("listens") for each in owned.foreign)
-        reason = "port-foreign" if listens else "gpu-foreign"
-        raise RefusedError(
-            f"{node.name}: in the way, and not ours to end: {named}",
-            hint="ask its owner to end it, or choose another port or CUDA_VISIBLE_DEVICES in the inventory",
-            node=node.name,
-            data={"reason": reason, "foreign": [vars(each) for each in owned.foreign]},
-        )
-
-
 def refuse_blind(picture: Picture) -> None:
     """Without nvidia-smi nothing could be said about the GPUs' memory before a start."""
     node, gpus = picture.node, picture.facts.get("gpus", {})
@@ -347,6 +320,14 @@ def refuse_blind(picture: Picture) -> None:
         )
 
 
+def push_actions(picture: Picture, code: Sequence[Write], config: Sequence[Write]) -> tuple[Action, Action]:
+    state = picture.config.state if picture.config else None
+    return (
+        _push("push-code", code, _diffs(picture)),
+        _push("push-config", config, state.diff if state else ""),
+    )
+
+
 def _push(id: str, writes: Sequence[Write], diff: str) -> Action:
     if not writes:
         return Action(id, False, "in place")
@@ -357,7 +338,7 @@ def _diffs(picture: Picture) -> str:
     return "\n".join(file.diff for file in (picture.fix.files if picture.fix else ()) if file.new_text)
 
 
-def _purge(purge: Sequence[str], picture: Picture) -> Action:
+def purge_action(purge: Sequence[str], picture: Picture) -> Action:
     if not purge:
         return Action("purge-pycache", False, "no stale bytecode")
     modules: dict[str, Any] = dict(picture.facts["bytecode"])
@@ -375,7 +356,8 @@ def _free(to_end: Sequence[Process], picture: Picture, *, restart: bool) -> Acti
     return Action("free-gpus", True, "wait until the GPUs' memory is back")
 
 
-def _kill(to_end: Sequence[Process], picture: Picture, reasons: Sequence[str]) -> Action:
+def kill_action(to_end: Sequence[Process], picture: Picture, reasons: Sequence[str] = ()) -> Action:
+    """`reasons`: why the server is among them, where it is."""
     if not to_end:
         return Action("kill-stale", False, "nothing stale")
     parts = []

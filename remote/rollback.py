@@ -11,6 +11,7 @@ from . import checks
 from .bundles import Bundle
 from .checks import Check
 from .errors import ExitCode, RefusedError
+from .free import to_free_after
 from .interrupted import observe_settled
 from .observe import observe
 from .picture import Picture
@@ -75,8 +76,7 @@ def rollback(
     manifest = choose(picture, to)
     plan = _plan(picture, manifest, force=force)
     if dry_run:
-        planned = tuple(planned_json(action) for action in plan.actions)
-        return RolledBack(node.name, manifest["id"], planned, (), picture, True)
+        return RolledBack(node.name, manifest["id"], planned_json(plan), (), picture, True)
     confirm(plan)
     name = f"rollback {manifest['id']}"
     with locked(session, name, reporter, seen=picture, ends=plan.to_end, wait_s=wait_s) as work:
@@ -120,7 +120,7 @@ def _plan(picture: Picture, manifest: Manifest, *, force: bool) -> Plan:
             Action("restore", True, "put back " + ", ".join(picture.short(path) for path in paths)),
             Action("purge-pycache", bool(modules), f"remove the pycs of {len(modules)} modules"),
             Action("kill-stale", bool(to_end), f"end {len(to_end)} processes"),
-            Action("free-gpus", bool(to_end), "wait for the GPUs' memory" if to_end else "nothing to free"),
+            to_free_after(picture, to_end),
             Action("start", True, "its files change"),
             Action("health", False, "wait until it generates"),
         ),
