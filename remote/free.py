@@ -9,7 +9,7 @@ from .errors import UnhealthyError
 from .intent import our_gpus, uses_no_gpu
 from .ownership import Foreign, Process
 from .picture import Picture
-from .plan import Action
+from .plan import Action, free_action
 from .proofs.gpu import IDLE_MIB
 from .strangers import refuse_strangers
 from .work import Done, Work
@@ -36,15 +36,11 @@ def to_free(picture: Picture) -> Action:
     return Action("free-gpus", True, "wait until the GPUs' memory is back")
 
 
-def to_free_after(picture: Picture, to_end: Sequence[Process]) -> Action:
-    """What there is to wait for once these processes have ended."""
-    if not to_end:
-        return Action("free-gpus", False, "nothing to free")
-    if uses_no_gpu(picture.node):
-        return Action("free-gpus", False, "the server uses no GPU")
+def to_free_beside(picture: Picture, to_end: Sequence[Process]) -> Action:
+    """What there is to wait for once these processes have ended, whoever else holds the GPUs."""
     others = strangers(picture)
-    if not others:
-        return Action("free-gpus", True, "wait for the GPUs' memory")
+    if not to_end or not others:
+        return free_action(to_end, picture, restart=True)
     left, named = (
         ours_alone(picture),
         f"not waited for, as it is not ours to end: {'; '.join(map(str, others))}",
@@ -82,8 +78,6 @@ def free_gpus(
     id, detail, node = action.id, action.detail, work.session.node
     if not action.would_change:
         return Done(id, False, detail)
-    if uses_no_gpu(node):
-        return Done(id, False, "the server uses no GPU")
     work.reporter.begin(id, detail)
     reply = work.change(
         "gpu_wait",

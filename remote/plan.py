@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import secrets
@@ -85,21 +85,33 @@ def build(picture: Picture, checks: Sequence[Check]) -> Plan:
     refuse_adjusted_arguments(picture)
     code, config = code_writes(picture), config_writes(picture)
     purge = stale_modules(picture, code)
-    reasons = _restart_reasons(picture, checks, code, config)
+    changed = ("its code changes", code), ("the draft's configuration changes", config)
+    served = serve(picture, checks, [why for why, writes in changed if writes])
+    files = (*push_actions(picture, code, config), purge_action(purge, picture))
+    return replace(served, actions=(*files, *served.actions), code=code, config=config, purge=purge)
+
+
+def serve(picture: Picture, checks: Sequence[Check], why: Sequence[str]) -> Plan:
+    """What is to be done with the processes: a server that is not the one that is meant is started anew, and
+    so is one whose files change (`why`). RefusedError where one could not be started."""
+    reasons = [*why, *_restart_reasons(picture, checks)]
     awaits = boot_of(picture) if _loading(picture, checks) and not reasons else None
     stale = [each.process for each in picture.ownership.stale] if picture.ownership else []
     to_end = tuple(picture.ownership.to_end() if reasons and picture.ownership else stale)
     if reasons:
         refuse_start(picture)
     actions = (
-        *push_actions(picture, code, config),
-        purge_action(purge, picture),
         kill_action(to_end, picture, reasons),
-        _free(to_end, picture, restart=bool(reasons)),
+        free_action(to_end, picture, restart=bool(reasons)),
         Action("start", bool(reasons), reasons[0] if reasons else _left(picture, awaits)),
-        Action("health", False, "wait until it generates" if reasons or awaits else "it generates"),
+        Action("health", False, "wait until it generates" if reasons or awaits else _generates(checks)),
     )
-    return Plan(actions, code, config, purge, to_end, bool(reasons), awaits)
+    return Plan(actions, to_end=to_end, restart=bool(reasons), awaits=awaits)
+
+
+def _generates(checks: Sequence[Check]) -> str:
+    found = next(check for check in checks if check.id == "health.generate")
+    return "it generates" if found.verdict == "pass" else f"{found.verdict}: {found.observed}"
 
 
 def refuse_several_nodes(node: Node) -> None:
@@ -229,14 +241,8 @@ def stale_modules(picture: Picture, code: Sequence[Write]) -> tuple[str, ...]:
     )
 
 
-def _restart_reasons(
-    picture: Picture, checks: Sequence[Check], code: Sequence[Write], config: Sequence[Write]
-) -> list[str]:
+def _restart_reasons(picture: Picture, checks: Sequence[Check]) -> list[str]:
     reasons = []
-    if code:
-        reasons.append("its code changes")
-    if config:
-        reasons.append("the draft's configuration changes")
     stale_only = picture.ownership is not None and picture.ownership.server is not None
     loading = _loading(picture, checks)
     for check in checks:
@@ -346,10 +352,12 @@ def purge_action(purge: Sequence[str], picture: Picture) -> Action:
     return Action("purge-pycache", True, f"remove {count} pycs of {len(purge)} modules")
 
 
-def _free(to_end: Sequence[Process], picture: Picture, *, restart: bool) -> Action:
+def free_action(to_end: Sequence[Process], picture: Picture, *, restart: bool) -> Action:
     first = launcher(picture)
     if not to_end:
         return Action("free-gpus", False, "nothing to free")
+    if uses_no_gpu(picture.node):
+        return Action("free-gpus", False, "the server uses no GPU")
     if first is not None and not restart:
         # It is left to run, so that their memory never comes back.
         return Action("free-gpus", False, f"the server, pid {first.pid}, holds them")

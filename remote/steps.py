@@ -8,7 +8,7 @@ from typing import Any
 
 from .bundles import Bundle
 from .errors import ExitCode, RefusedError, UnhealthyError
-from .free import free_gpus, ours_alone, strangers, to_free, to_free_after
+from .free import free_gpus, ours_alone, strangers, to_free, to_free_beside
 from .health import wait_ready
 from .intent import our_gpus
 from .interrupted import observe_settled
@@ -20,6 +20,7 @@ from .plan import (
     Plan,
     code_writes,
     config_writes,
+    free_action,
     kill_action,
     purge_action,
     push_actions,
@@ -175,7 +176,7 @@ def stop(
     to_end = tuple(owned_of(picture).to_end())
     named = ", ".join(f"{process.pid} {process.title.partition(' ')[0]}" for process in to_end)
     detail = f"end {named}" if to_end else "nothing runs"
-    freeing = to_free_after(picture, to_end)
+    freeing = to_free_beside(picture, to_end)
     plan = Plan((Action("stop", bool(to_end), detail), freeing), to_end=to_end)
 
     def act(work: Work) -> None:
@@ -223,7 +224,7 @@ def restart(
     plan = Plan(
         actions=(
             Action("kill-stale", bool(to_end), f"end {len(to_end)} processes"),
-            to_free_after(picture, to_end),
+            free_action(to_end, picture, restart=True),
             Action("start", True, f"start server '{session.node.server_name}'"),
             Action("health", False, "wait until it generates"),
         ),

@@ -67,7 +67,10 @@ def rolled_back(result: RolledBack) -> None:
         out.print(Text(f"dry run: nothing was changed on {result.node}", style="heading"))
         return
     print_checks(out, result.node, result.checks)
-    out.print(f"deploy {result.deploy_id} was put back")
+    if result.changed:
+        out.print(f"deploy {result.deploy_id} was put back")
+    else:
+        out.print(f"{result.node} is as before deploy {result.deploy_id}: nothing was changed")
 
 
 def verified(result: Verified, *, verbose: bool) -> None:
