@@ -1,9 +1,8 @@
-"""The files that a deploy replaced: their contents before and after, by hash, and how they differ."""
+"""The files that a deploy replaced: their contents before and after, by hash."""
 
 from __future__ import annotations
 
 import base64
-import difflib
 import posixpath
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,10 +52,3 @@ def _places(entry: Entry, state_dir: str, cache: Contents) -> Iterable[str]:
 def kept_at(state_dir: str, sha256: str) -> str:
     """Where the node keeps the original of a replaced file (node/state.py)."""
     return posixpath.join(state_dir, "blobs", sha256)
-
-
-def difference(label: str, old: bytes, new: bytes) -> list[str]:
-    """The lines of a unified diff."""
-    before, after = (text.decode("utf-8", "replace").splitlines() for text in (old, new))
-    name = label.lstrip("/")
-    return list(difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", lineterm=""))

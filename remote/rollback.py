@@ -12,6 +12,7 @@ from .bundles import Bundle
 from .cache import Contents
 from .checks import Check
 from .errors import ExitCode, RefusedError
+from .fixes import text_diff
 from .interrupted import observe_settled
 from .observe import observe
 from .picture import Picture
@@ -29,7 +30,7 @@ from .proofs.restored import restored
 from .purge import purge
 from .push import restore_files
 from .relaunch import relaunch
-from .replaced import contents, difference
+from .replaced import contents
 from .reporting import Reporter
 from .session import Session
 from .verify import wiring_json
@@ -170,7 +171,7 @@ def _restore(picture: Picture, todo: Sequence[Differing], texts: Texts) -> Actio
         elif old is None:
             label += " (no diff: it cannot be read)"
         else:
-            diffs += difference(label, old, new)
+            diffs.append(text_diff(label.lstrip("/"), old, new))
         said.append(label)
     return Action("restore", True, "put back " + ", ".join(said), "\n".join(diffs))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from ..errors import ExitCode
 from ..intent import uses_no_gpu
 from ..runbook import of_state
 from .checks import print_checks
@@ -55,7 +56,9 @@ def deployed(result: Deployed) -> None:
             if run is not None:
                 bench.show(run)
     if result.deploy_id is None:
-        out.print(f"{result.node} was already as meant: nothing was changed")
+        meant = result.exit_code == ExitCode.OK
+        what = "was already as meant" if meant else "has nothing that a deploy would mend"
+        out.print(f"{result.node} {what}: nothing was changed")
     else:
         out.print(f"deploy {result.deploy_id}; to go back: inv rollback --node {result.node}")
 

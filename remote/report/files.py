@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..cache import Contents
+from ..fixes import text_diff
 from ..picture import Picture
-from ..replaced import contents, difference, kept_at
+from ..replaced import contents, kept_at
 from ..session import Session
 from .model import Now, Replaced
 
@@ -60,7 +61,6 @@ def _diff(label: str, before: bytes | None, after: bytes | None) -> tuple[str | 
         return None, "the original could not be read"
     if after is None:
         return None, "what was deployed is no longer on the node, nor known on this machine"
-    lines = difference(label, before, after)
-    if len(lines) > MAX_DIFF_LINES:
-        return None, f"{len(lines)} lines: too long for a page"
-    return "\n".join(lines), None
+    diff = text_diff(label.lstrip("/"), before, after)
+    lines = diff.count("\n") + 1
+    return (diff, None) if lines <= MAX_DIFF_LINES else (None, f"{lines} lines: too long for a page")
