@@ -31,7 +31,8 @@ def refuse_strangers(node: Node, foreign: Sequence[Foreign]) -> None:
     """RefusedError where there are any."""
     if foreign:
         named = "; ".join(map(str, foreign))
-        reason = "port-foreign" if any(each.gpu is None for each in foreign) else "gpu-foreign"
+        listens = any(each.gpu is None for each in foreign)
+        reason = "port-foreign" if listens else "gpu-foreign"
         raise RefusedError(
             f"{node.name}: in the way, and not ours to end: {named}",
             hint="ask its owner to end it, or choose another port or CUDA_VISIBLE_DEVICES in the inventory",
