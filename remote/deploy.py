@@ -107,8 +107,7 @@ def deploy_fix(
         session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, pristine=pristine
     )
     if dry_run:
-        planned = tuple(planned_json(action) for action in plan.actions)
-        return Deployed(name, None, planned, tuple(found), picture, True)
+        return Deployed(name, None, planned_json(plan), tuple(found), picture, True)
     if not plan.changes and plan.awaits is None:
         in_place = tuple(unchanged(action).to_json() for action in plan.actions)
         done = Deployed(name, None, in_place, tuple(found), picture, False)

@@ -25,6 +25,8 @@ from .sglang import boots, patterns, wrapped
 from .sglang.boots import Boot
 from .sglang.lines import numbered, segments
 
+Line = tuple[int, str]
+
 LOG_TIMEOUT_S = 300.0
 # Of each kind of line of a boot the first half and the last so many: a month of serving is not needed.
 MAX_MATCHES = 2000
@@ -47,6 +49,11 @@ class Asked:
                     f"--grep {self.grep}: not a regular expression: {error}", hint="quote it"
                 ) from None
         return self.grep
+
+    def count(self) -> int:
+        if self.lines < 0:
+            raise UsageError(f"--lines {self.lines}: less than none", hint="--lines 0 shows the boots alone")
+        return self.lines
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,7 @@ def _parameters(path: str, asked: Asked) -> dict[str, Any]:
         **patterns.wanted(patterns.RARE, [*patterns.DECODE, *([grep] if grep is not None else [])]),
         "boot": "all",
         "head_lines": HEAD_LINES,
-        "tail_bytes": max(4096, asked.lines * 1024),
+        "tail_bytes": max(4096, asked.count() * 1024),
         "max_matches": MAX_MATCHES,
     }
 
@@ -130,11 +137,12 @@ def _logs(reply: Mapping[str, Any], asked: Asked, *, source: str, is_file: bool)
     if asked.grep is not None:
         index = len(patterns.RARE) + len(patterns.DECODE)
         last = found[-1].first_line if found else 1
-        lines = [
+        matching = [
             (match["line"], match["text"])
             for match in reply["matches"]
             if index in match["patterns"] and match["line"] >= last
-        ][-asked.lines :]
+        ]
+        lines = _last(matching, asked.lines)
     else:
         tail = reply["tail"]
         lines = [
@@ -142,8 +150,12 @@ def _logs(reply: Mapping[str, Any], asked: Asked, *, source: str, is_file: bool)
             for number, line in numbered(tail["text"], tail["line"])
             for piece in segments(line)
         ]
-    shown = wrapped.redact_lines(lines, known)[-asked.lines :]
+    shown = _last(wrapped.redact_lines(lines, known), asked.lines)
     return Logs(source, is_file, reply["path"], True, found, reply["older_boots"], tuple(shown))
+
+
+def _last(lines: list[Line], count: int) -> list[Line]:
+    return lines[max(0, len(lines) - count) :]
 
 
 def _known(reply: Mapping[str, Any]) -> list[tuple[int, str]]:
@@ -168,7 +180,12 @@ def follow(session: Session, asked: Asked, say: Any) -> None:
         state, text = wrapped.feed(state, event.get("log", ""))
         say(text)
 
-    parameters = {"path": session.node.server.log, "from_offset": None, "lines": asked.lines, "follow": True}
+    parameters = {
+        "path": session.node.server.log,
+        "from_offset": None,
+        "lines": asked.count(),
+        "follow": True,
+    }
     try:
         session.request("tail", parameters, timeout_s=7 * 24 * 3600.0, on_event=take)
     finally:

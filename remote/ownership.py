@@ -69,12 +69,17 @@ class Stale:
 
 @dataclass(frozen=True)
 class Foreign:
-    """Somebody else's: never touched. `what` is what it holds: a GPU, or our port."""
+    """Somebody else's: never touched. `what` is what it holds: a GPU (`gpu`, -1 for one that is not told), or
+    our port."""
 
     pid: int | None
     title: str
     user: str
     what: str
+    gpu: int | None = None
+
+    def __str__(self) -> str:
+        return f"pid {self.pid} {self.title} of {self.user} {self.what}"
 
 
 @dataclass(frozen=True)
@@ -370,6 +375,7 @@ def _foreign_holders(
                 if process
                 else "not visible (another container or namespace?)",
                 what=f"holds {amount} of GPU {index if index is not None else '?'}",
+                gpu=-1 if index is None else index,
             )
         )
     return found

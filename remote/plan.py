@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import secrets
@@ -20,6 +20,7 @@ from .ownership import Process
 from .picture import Picture
 from .running import Boot, boot_of, launcher, silent_s, still_starting
 from .sglang import speculation
+from .strangers import refuse_foreign
 
 # A running server on which one of these fails is not the one that is meant: it is started anew.
 _RESTART = (
@@ -59,11 +60,11 @@ class Action:
 @dataclass(frozen=True)
 class Plan:
     actions: tuple[Action, ...]
-    code: tuple[Write, ...]
-    config: tuple[Write, ...]
-    purge: tuple[str, ...]
-    to_end: tuple[Process, ...]
-    restart: bool
+    code: tuple[Write, ...] = ()
+    config: tuple[Write, ...] = ()
+    purge: tuple[str, ...] = ()
+    to_end: tuple[Process, ...] = ()
+    restart: bool = False
     # A server that is still starting, and is the one that is meant: left alone, and waited for.
     awaits: Boot | None = None
 
@@ -75,37 +76,42 @@ class Plan:
         return next(action for action in self.actions if action.id == id)
 
 
-def build(picture: Picture, checks: Sequence[Check], *, starts: bool = True) -> Plan:
+def build(picture: Picture, checks: Sequence[Check]) -> Plan:
     """Everything that `deploy-fix` would do here.
 
-    With `starts` false the plan is for a step that starts no server: what a start needs (nobody else on
-    its GPUs and its port, a view of the GPUs) is not demanded.
     UsageError for arguments that SGLang would change; RefusedError where the fix does not fit or a
     foreign process is in the way. Both before anything is touched.
     """
     refuse_adjusted_arguments(picture)
     code, config = code_writes(picture), config_writes(picture)
     purge = stale_modules(picture, code)
-    reasons = _restart_reasons(picture, checks, code, config)
+    changed = ("its code changes", code), ("the draft's configuration changes", config)
+    served = serve(picture, checks, [why for why, writes in changed if writes])
+    files = (*push_actions(picture, code, config), purge_action(purge, picture))
+    return replace(served, actions=(*files, *served.actions), code=code, config=config, purge=purge)
+
+
+def serve(picture: Picture, checks: Sequence[Check], why: Sequence[str]) -> Plan:
+    """What is to be done with the processes: a server that is not the one that is meant is started anew, and
+    so is one whose files change (`why`). RefusedError where one could not be started."""
+    reasons = [*why, *_restart_reasons(picture, checks)]
     awaits = boot_of(picture) if _loading(picture, checks) and not reasons else None
     stale = [each.process for each in picture.ownership.stale] if picture.ownership else []
     to_end = tuple(picture.ownership.to_end() if reasons and picture.ownership else stale)
-    if reasons and starts:
+    if reasons:
         refuse_start(picture)
     actions = (
-        _push("push-code", code, _diffs(picture)),
-        _push(
-            "push-config",
-            config,
-            picture.config.state.diff if picture.config and picture.config.state else "",
-        ),
-        _purge(purge, picture),
-        _kill(to_end, picture, reasons),
-        _free(to_end, picture, restart=bool(reasons)),
+        kill_action(to_end, picture, reasons),
+        free_action(to_end, picture, restart=bool(reasons)),
         Action("start", bool(reasons), reasons[0] if reasons else _left(picture, awaits)),
-        Action("health", False, "wait until it generates" if reasons or awaits else "it generates"),
+        Action("health", False, "wait until it generates" if reasons or awaits else _generates(checks)),
     )
-    return Plan(actions, code, config, purge, to_end, bool(reasons), awaits)
+    return Plan(actions, to_end=to_end, restart=bool(reasons), awaits=awaits)
+
+
+def _generates(checks: Sequence[Check]) -> str:
+    found = next(check for check in checks if check.id == "health.generate")
+    return "it generates" if found.verdict == "pass" else f"{found.verdict}: {found.observed}"
 
 
 def refuse_several_nodes(node: Node) -> None:
@@ -235,14 +241,8 @@ def stale_modules(picture: Picture, code: Sequence[Write]) -> tuple[str, ...]:
     )
 
 
-def _restart_reasons(
-    picture: Picture, checks: Sequence[Check], code: Sequence[Write], config: Sequence[Write]
-) -> list[str]:
+def _restart_reasons(picture: Picture, checks: Sequence[Check]) -> list[str]:
     reasons = []
-    if code:
-        reasons.append("its code changes")
-    if config:
-        reasons.append("the draft's configuration changes")
     stale_only = picture.ownership is not None and picture.ownership.server is not None
     loading = _loading(picture, checks)
     for check in checks:
@@ -311,27 +311,6 @@ def refuse_unstartable(picture: Picture) -> None:
         )
 
 
-def refuse_foreign(picture: Picture) -> None:
-    """Somebody else's process on our port or GPUs: named, never touched."""
-    owned, node = picture.ownership, picture.node
-    if owned is None:
-        raise RefusedError(
-            f"{node.name}: the processes could not be read",
-            hint=f"inv status --node {node.name}",
-            node=node.name,
-        )
-    if owned.foreign:
-        named = "; ".join(f"pid {f.pid} {f.title} of {f.user} {f.what}" for f in owned.foreign)
-        listens = any(each.what.startswith("listens") for each in owned.foreign)
-        reason = "port-foreign" if listens else "gpu-foreign"
-        raise RefusedError(
-            f"{node.name}: in the way, and not ours to end: {named}",
-            hint="ask its owner to end it, or choose another port or CUDA_VISIBLE_DEVICES in the inventory",
-            node=node.name,
-            data={"reason": reason, "foreign": [vars(each) for each in owned.foreign]},
-        )
-
-
 def refuse_blind(picture: Picture) -> None:
     """Without nvidia-smi nothing could be said about the GPUs' memory before a start."""
     node, gpus = picture.node, picture.facts.get("gpus", {})
@@ -347,6 +326,14 @@ def refuse_blind(picture: Picture) -> None:
         )
 
 
+def push_actions(picture: Picture, code: Sequence[Write], config: Sequence[Write]) -> tuple[Action, Action]:
+    state = picture.config.state if picture.config else None
+    return (
+        _push("push-code", code, _diffs(picture)),
+        _push("push-config", config, state.diff if state else ""),
+    )
+
+
 def _push(id: str, writes: Sequence[Write], diff: str) -> Action:
     if not writes:
         return Action(id, False, "in place")
@@ -357,7 +344,7 @@ def _diffs(picture: Picture) -> str:
     return "\n".join(file.diff for file in (picture.fix.files if picture.fix else ()) if file.new_text)
 
 
-def _purge(purge: Sequence[str], picture: Picture) -> Action:
+def purge_action(purge: Sequence[str], picture: Picture) -> Action:
     if not purge:
         return Action("purge-pycache", False, "no stale bytecode")
     modules: dict[str, Any] = dict(picture.facts["bytecode"])
@@ -365,17 +352,20 @@ def _purge(purge: Sequence[str], picture: Picture) -> Action:
     return Action("purge-pycache", True, f"remove {count} pycs of {len(purge)} modules")
 
 
-def _free(to_end: Sequence[Process], picture: Picture, *, restart: bool) -> Action:
+def free_action(to_end: Sequence[Process], picture: Picture, *, restart: bool) -> Action:
     first = launcher(picture)
     if not to_end:
         return Action("free-gpus", False, "nothing to free")
+    if uses_no_gpu(picture.node):
+        return Action("free-gpus", False, "the server uses no GPU")
     if first is not None and not restart:
         # It is left to run, so that their memory never comes back.
         return Action("free-gpus", False, f"the server, pid {first.pid}, holds them")
     return Action("free-gpus", True, "wait until the GPUs' memory is back")
 
 
-def _kill(to_end: Sequence[Process], picture: Picture, reasons: Sequence[str]) -> Action:
+def kill_action(to_end: Sequence[Process], picture: Picture, reasons: Sequence[str] = ()) -> Action:
+    """`reasons`: why the server is among them, where it is."""
     if not to_end:
         return Action("kill-stale", False, "nothing stale")
     parts = []

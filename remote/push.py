@@ -16,7 +16,8 @@ IMPORT_TIMEOUT_S = 180.0
 def push(work: Work, plan: Plan, version: str | None) -> list[Done]:
     """Write what differs. Originals are kept first; every file is staged and compiled before any moves.
 
-    `version`: of the SGLang whose files these are; the record of the deploy keeps it for the way back.
+    `version`: of the SGLang whose files these are; the record of the deploy keeps it for the way back,
+    and who made it, which the journal tells only for so long.
     """
     writes = [*plan.code, *plan.config]
     if not writes:
@@ -28,7 +29,7 @@ def push(work: Work, plan: Plan, version: str | None) -> list[Done]:
         "write_files",
         {
             "deploy_id": work.deploy_id,
-            "about": {"version": version},
+            "about": {"version": version, "who": work.session.who, "command": work.command},
             "files": [_file(write) for write in writes],
         },
         action="push",

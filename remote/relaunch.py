@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .free import free_gpus
 from .health import wait_ready
+from .intent import our_gpus
 from .kill import kill_stale
 from .plan import Plan
 from .start import start_server
@@ -17,7 +18,7 @@ def relaunch(work: Work, plan: Plan) -> None:
     runs is left alone; one that is still starting is waited for.
     """
     work.actions.append(kill_stale(work, plan))
-    work.actions.append(free_gpus(work, plan))
+    work.actions.append(free_gpus(work, plan.action("free-gpus"), our_gpus(work.session.node)))
     done, boot = start_server(work, plan)
     work.actions.append(done)
     awaited = boot or plan.awaits

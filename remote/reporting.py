@@ -15,6 +15,9 @@ class Reporter(Protocol):
     def done(self, id: str, detail: str, *, changed: bool) -> None:
         """The action ended as `detail` says."""
 
+    def failed(self, id: str, detail: str) -> None:
+        """The action ended, and what it looked for is not so."""
+
     def note(self, text: str) -> None:
         """A line worth keeping."""
 
@@ -27,5 +30,7 @@ class Silent:
     def progress(self, text: str) -> None: ...
 
     def done(self, id: str, detail: str, *, changed: bool) -> None: ...
+
+    def failed(self, id: str, detail: str) -> None: ...
 
     def note(self, text: str) -> None: ...

@@ -3,35 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from . import checks
 from .bundles import Bundle
+from .cache import Contents
 from .checks import Check
 from .errors import ExitCode, RefusedError
+from .fixes import text_diff
 from .interrupted import observe_settled
 from .observe import observe
 from .picture import Picture
-from .plan import Action, Plan, refuse_adjusted_arguments, refuse_several_nodes, refuse_start
+from .plan import (
+    Action,
+    Plan,
+    purge_action,
+    refuse_adjusted_arguments,
+    refuse_several_nodes,
+    serve,
+    stale_modules,
+)
 from .proofs import prove
 from .proofs.restored import restored
 from .purge import purge
 from .push import restore_files
 from .relaunch import relaunch
+from .replaced import contents
 from .reporting import Reporter
 from .session import Session
 from .verify import wiring_json
-from .work import Done, Work, locked, planned_json
+from .work import Done, Work, locked, planned_json, unchanged
 
 Confirm = Callable[[Plan], bool]
 Manifest = Mapping[str, Any]
+Texts = Mapping[str, bytes]
+# A file that is not as before the deploy: its entry in the record of the deploy, and how it stands now.
+Differing = tuple[Manifest, Manifest]
 
 
 @dataclass(frozen=True)
 class RolledBack:
-    """`deploy_id` is the deploy whose files were put back."""
+    """`deploy_id` is the deploy whose files were put back, or were as before it already."""
 
     node: str
     deploy_id: str
@@ -43,6 +57,10 @@ class RolledBack:
     @property
     def exit_code(self) -> ExitCode:
         return ExitCode.OK if self.dry_run else checks.exit_code(self.checks)
+
+    @property
+    def changed(self) -> bool:
+        return any(action["changed"] for action in self.actions)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -65,7 +83,7 @@ def rollback(
     to: str | None = None,
     force: bool = False,
 ) -> RolledBack:
-    """Undo the deploy `to`, by default the last one that is still in place.
+    """Undo the deploy `to`, by default the last one that is still in place. Does only what is not already so.
 
     RefusedError when there is none, or when a file was changed since (unless `force`).
     """
@@ -73,14 +91,25 @@ def rollback(
     refuse_several_nodes(node)
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s)
     manifest = choose(picture, to)
-    plan = _plan(picture, manifest, force=force)
+    stands = session.request("replaced", {"deploy_id": manifest["id"]})["files"]
+    todo = _differing(manifest, stands)
+    if todo:
+        _refuse_other_version(picture, manifest, force=force)
+        _refuse_changed(node.name, todo, force=force)
+    found = restored(prove(picture), picture, manifest, stands)
+    state_dir = str(picture.section("state").get("dir", ""))
+    texts, _ = contents(session, [file for file, _ in todo], state_dir, Contents())
+    plan = _plan(picture, todo, found, texts)
     if dry_run:
-        planned = tuple(planned_json(action) for action in plan.actions)
-        return RolledBack(node.name, manifest["id"], planned, (), picture, True)
-    confirm(plan)
+        return RolledBack(node.name, manifest["id"], planned_json(plan), (), picture, True)
+    if not plan.changes and plan.awaits is None:
+        in_place = tuple(unchanged(action).to_json() for action in plan.actions)
+        return RolledBack(node.name, manifest["id"], in_place, tuple(found), picture, False)
+    if plan.changes:
+        confirm(plan)
     name = f"rollback {manifest['id']}"
     with locked(session, name, reporter, seen=picture, ends=plan.to_end, wait_s=wait_s) as work:
-        read_back = _apply(work, plan, manifest, force=force)
+        read_back = _apply(work, plan, manifest, force=force) or stands
         after = observe(session, bundle)
     found = restored(prove(after), after, manifest, read_back)
     actions = tuple(each.to_json() for each in work.actions)
@@ -107,29 +136,44 @@ def choose(picture: Picture, to: str | None) -> Manifest:
     return in_place[-1]
 
 
-def _plan(picture: Picture, manifest: Manifest, *, force: bool) -> Plan:
-    paths = [file["named"] for file in manifest["files"]]
-    refuse_adjusted_arguments(picture)
-    refuse_start(picture)
-    _refuse_other_version(picture, manifest, force=force)
-    _refuse_changed(picture, manifest, force=force)
-    to_end = tuple(picture.ownership.to_end()) if picture.ownership else ()
-    modules = tuple(path for path in paths if path.endswith(".py"))
-    return Plan(
-        actions=(
-            Action("restore", True, "put back " + ", ".join(picture.short(path) for path in paths)),
-            Action("purge-pycache", bool(modules), f"remove the pycs of {len(modules)} modules"),
-            Action("kill-stale", bool(to_end), f"end {len(to_end)} processes"),
-            Action("free-gpus", bool(to_end), "wait for the GPUs' memory" if to_end else "nothing to free"),
-            Action("start", True, "its files change"),
-            Action("health", False, "wait until it generates"),
-        ),
-        code=(),
-        config=(),
-        purge=modules,
-        to_end=to_end,
-        restart=True,
-    )
+def _differing(manifest: Manifest, stands: Sequence[Manifest]) -> list[Differing]:
+    # A deploy that is still at it may have recorded one more file since the first reading.
+    pairs = zip(manifest["files"], stands, strict=False)
+    return [(file, now) for file, now in pairs if not now["in_place"]]
+
+
+def _plan(picture: Picture, todo: Sequence[Differing], found: Sequence[Check], texts: Texts) -> Plan:
+    """`found`: the checks of the state before that deploy."""
+    served = serve(picture, found, ["its files change"] if todo else [])
+    if served.restart:
+        refuse_adjusted_arguments(picture)
+    if todo:
+        purge = tuple(file["named"] for file, _ in todo if file["named"].endswith(".py"))
+        purging = Action("purge-pycache", bool(purge), f"remove the pycs of {len(purge)} modules")
+    else:
+        purge = stale_modules(picture, ())
+        purging = purge_action(purge, picture)
+    return replace(served, actions=(_restore(picture, todo, texts), purging, *served.actions), purge=purge)
+
+
+def _restore(picture: Picture, todo: Sequence[Differing], texts: Texts) -> Action:
+    """The way back of each file, with what changes in it where both contents are known."""
+    if not todo:
+        return Action("restore", False, "its files are as before that deploy")
+    said, diffs = [], []
+    for file, now in todo:
+        label, before = picture.short(file["named"]), file["original"]["sha256"]
+        old, new = (b"" if each is None else texts.get(each) for each in (now["sha256"], before))
+        if now["sha256"] == before:
+            label += " (the same content: its link, owner, mode or time)"
+        elif new is None:
+            label += " (no diff: its original cannot be read)"
+        elif old is None:
+            label += " (no diff: it cannot be read)"
+        else:
+            diffs.append(text_diff(label.lstrip("/"), old, new))
+        said.append(label)
+    return Action("restore", True, "put back " + ", ".join(said), "\n".join(diffs))
 
 
 def _refuse_other_version(picture: Picture, manifest: Manifest, *, force: bool) -> None:
@@ -152,18 +196,14 @@ def _refuse_other_version(picture: Picture, manifest: Manifest, *, force: bool) 
         )
 
 
-def _refuse_changed(picture: Picture, manifest: Manifest, *, force: bool) -> None:
+def _refuse_changed(node: str, todo: Sequence[Differing], *, force: bool) -> None:
     """A file that somebody changed after the deploy is not overwritten unasked."""
-    known = {picture.path_of(path): fact for path, fact in picture.section("files").items()}
-    known.update(picture.section("configs"))
     changed = [
         file["named"]
-        for file in manifest["files"]
-        if file["named"] in known
-        and known[file["named"]].get("sha256") not in (file["after_sha256"], file["original"]["sha256"])
+        for file, now in todo
+        if now["sha256"] not in (file["after_sha256"], file["original"]["sha256"])
     ]
     if changed and not force:
-        node = picture.node.name
         raise RefusedError(
             f"{node}: changed since that deploy: {', '.join(changed)}",
             hint=f"inv rollback --force --node {node} overwrites them (they are kept first)",
@@ -172,8 +212,18 @@ def _refuse_changed(picture: Picture, manifest: Manifest, *, force: bool) -> Non
 
 
 def _apply(work: Work, plan: Plan, manifest: Manifest, *, force: bool) -> list[dict[str, Any]]:
-    """Restore, purge, start again; returns what the restore read back of each file."""
-    reporter, action = work.reporter, plan.action("restore")
+    """Restore, purge, start again; returns what the restore read back of each file, [] without one."""
+    action = plan.action("restore")
+    files = _put_back(work, action, manifest, force=force) if action.would_change else []
+    if not files:
+        work.actions.append(unchanged(action))
+    work.actions.append(purge(work, plan))
+    relaunch(work, plan)
+    return files
+
+
+def _put_back(work: Work, action: Action, manifest: Manifest, *, force: bool) -> list[dict[str, Any]]:
+    reporter = work.reporter
     reporter.begin(action.id, action.detail)
     files = restore_files(work, deploy_id=manifest["id"], force=force)
     detail = "read back: " + ", ".join(
@@ -183,6 +233,4 @@ def _apply(work: Work, plan: Plan, manifest: Manifest, *, force: bool) -> list[d
     changed = any(file["changed"] for file in files)
     reporter.done(action.id, detail, changed=changed)
     work.actions.append(Done(action.id, changed, detail))
-    work.actions.append(purge(work, plan))
-    relaunch(work, plan)
     return files

@@ -129,8 +129,10 @@ def last_deploy(picture: Picture) -> dict[str, Any] | None:
     if not deploys:
         return None
     last = deploys[-1]
+    # Records of older versions do not tell who; the journal's last entries may.
     journal = (picture.facts.get("state") or {}).get("journal_tail", [])
-    entry: dict[str, Any] = next((e for e in journal if e.get("deploy_id") == last["id"]), {})
+    told: dict[str, Any] = next((e for e in journal if e.get("deploy_id") == last["id"]), {})
+    entry = {**told, **(last.get("about") or {})}
     return {
         "id": last["id"],
         "who": entry.get("who"),

@@ -1,22 +1,34 @@
-"""The steps of `deploy-fix` as commands of their own: the same plan, only some of its actions."""
+"""The steps of `deploy-fix` as commands of their own: each plans and does its part."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from .bundles import Bundle
 from .errors import ExitCode, RefusedError, UnhealthyError
-from .free import free_gpus, to_free
+from .free import free_gpus, ours_alone, strangers, to_free, to_free_beside
 from .health import wait_ready
+from .intent import our_gpus
 from .interrupted import observe_settled
 from .kill import end, kill_stale
 from .observe import observe
-from .ownership import Process
 from .picture import Picture
-from .plan import Action, Plan, build, refuse_adjusted_arguments, refuse_several_nodes, refuse_start
-from .proofs import prove
+from .plan import (
+    Action,
+    Plan,
+    code_writes,
+    config_writes,
+    free_action,
+    kill_action,
+    purge_action,
+    push_actions,
+    refuse_adjusted_arguments,
+    refuse_several_nodes,
+    refuse_start,
+    stale_modules,
+)
 from .purge import purge
 from .push import check_imports, push
 from .relaunch import relaunch
@@ -24,6 +36,7 @@ from .reporting import Reporter
 from .running import boot_of, not_its_own
 from .session import Session
 from .start import refuse_if_up, start
+from .strangers import owned_of
 from .work import Work, locked, planned_json, unchanged
 
 Confirm = Callable[[Plan], bool]
@@ -47,10 +60,28 @@ class Stepped:
 
 @dataclass(frozen=True)
 class Step:
-    """Which actions of the plan a command carries out, and how."""
+    """What a command would do here, by itself (RefusedError for what is in its way), and how it does it."""
 
-    actions: tuple[str, ...]
+    plan: Callable[[Picture], Plan]
     run: Callable[[Work, Plan, Picture], None]
+
+
+def _to_push(picture: Picture) -> Plan:
+    refuse_adjusted_arguments(picture)
+    code, config = code_writes(picture), config_writes(picture)
+    return Plan(push_actions(picture, code, config), code=code, config=config)
+
+
+def _to_purge(picture: Picture) -> Plan:
+    """Bytecode that is stale already: what a push changes goes stale by it."""
+    purge = stale_modules(picture, ())
+    return Plan((purge_action(purge, picture),), purge=purge)
+
+
+def _to_end_stale(picture: Picture) -> Plan:
+    """What is stale beside a server, and never the server: ending that is `stop`'s."""
+    stale = tuple(each.process for each in owned_of(picture).stale)
+    return Plan((kill_action(stale, picture),), to_end=stale)
 
 
 def _push(work: Work, plan: Plan, picture: Picture) -> None:
@@ -68,9 +99,9 @@ def _purge(work: Work, plan: Plan, picture: Picture) -> None:
 
 
 STEPS = {
-    "push-fix": Step(("push-code", "push-config"), _push),
-    "purge-pycache": Step(("purge-pycache",), _purge),
-    "kill-stale": Step(("kill-stale",), lambda work, plan, _: work.actions.append(kill_stale(work, plan))),
+    "push-fix": Step(_to_push, _push),
+    "purge-pycache": Step(_to_purge, _purge),
+    "kill-stale": Step(_to_end_stale, lambda work, plan, _: work.actions.append(kill_stale(work, plan))),
 }
 
 
@@ -86,10 +117,8 @@ def run_step(
 ) -> Stepped:
     """One step of the procedure, planned from what the node shows now."""
     step = STEPS[name]
-    picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s)
-    # A step starts no server: what only a start would need is not asked for.
-    whole = build(picture, prove(picture), starts=False)
-    plan = replace(whole, actions=tuple(whole.action(id) for id in step.actions))
+    picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
+    plan = step.plan(picture)
     return _carry_out(
         session,
         picture,
@@ -115,11 +144,10 @@ def _carry_out(
     act: Callable[[Work], None],
 ) -> Stepped:
     node = session.node.name
-    actions = plan.actions
     if dry_run:
-        return Stepped(node, tuple(planned_json(action) for action in actions))
-    if not any(action.would_change for action in actions):
-        return Stepped(node, tuple(unchanged(action).to_json() for action in actions))
+        return Stepped(node, planned_json(plan))
+    if not plan.changes:
+        return Stepped(node, tuple(unchanged(action).to_json() for action in plan.actions))
     confirm(plan)
     with locked(session, name, reporter, seen=picture, ends=plan.to_end, wait_s=wait_s) as work:
         act(work)
@@ -132,10 +160,10 @@ def free(
 ) -> Stepped:
     """Wait until the memory of our GPUs is back, where no server of ours is up to hold it."""
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
-    plan = _only(to_free(picture))
+    plan = Plan((to_free(picture),))
 
     def act(work: Work) -> None:
-        work.actions.append(free_gpus(work, plan))
+        work.actions.append(free_gpus(work, plan.action("free-gpus"), our_gpus(session.node)))
 
     return _carry_out(session, picture, plan, reporter, "free-gpus", confirm, dry_run, wait_s, act)
 
@@ -143,19 +171,20 @@ def free(
 def stop(
     session: Session, bundle: Bundle, reporter: Reporter, *, confirm: Confirm, dry_run: bool, wait_s: float
 ) -> Stepped:
-    """End the server and what is stale beside it, and wait for the GPUs' memory."""
+    """End the server and what is stale beside it, and wait for the GPUs' memory.
+
+    What somebody else holds of it is named and not waited for.
+    """
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
-    to_end = tuple(picture.ownership.to_end()) if picture.ownership else ()
-    detail = "end " + ", ".join(f"{p.pid} {p.title.split()[0]}" for p in to_end) if to_end else "nothing runs"
-    plan = _only(
-        Action("stop", bool(to_end), detail),
-        Action("free-gpus", bool(to_end), "wait for the GPUs' memory"),
-        to_end=to_end,
-    )
+    to_end = tuple(owned_of(picture).to_end())
+    named = ", ".join(f"{process.pid} {process.title.partition(' ')[0]}" for process in to_end)
+    detail = f"end {named}" if to_end else "nothing runs"
+    freeing = to_free_beside(picture, to_end)
+    plan = Plan((Action("stop", bool(to_end), detail), freeing), to_end=to_end)
 
     def act(work: Work) -> None:
         work.actions.append(end(work, to_end, id="stop", detail=detail))
-        work.actions.append(free_gpus(work, plan))
+        work.actions.append(free_gpus(work, freeing, ours_alone(picture), beside=strangers(picture)))
 
     return _carry_out(session, picture, plan, reporter, "stop", confirm, dry_run, wait_s, act)
 
@@ -174,7 +203,7 @@ def start_only(
     if owned and owned.server and owned.server.launcher:
         refuse_if_up(session.node.name, owned.server.launcher.pid)
     refuse_start(picture)
-    plan = _only(Action("start", True, f"start server '{session.node.server_name}'"))
+    plan = Plan((Action("start", True, f"start server '{session.node.server_name}'"),))
 
     def act(work: Work) -> None:
         done, boot = start(work, detail=plan.action("start").detail)
@@ -198,13 +227,10 @@ def restart(
     plan = Plan(
         actions=(
             Action("kill-stale", bool(to_end), f"end {len(to_end)} processes"),
-            Action("free-gpus", bool(to_end), "wait for the GPUs' memory" if to_end else "nothing to free"),
+            free_action(to_end, picture, restart=True),
             Action("start", True, f"start server '{session.node.server_name}'"),
             Action("health", False, "wait until it generates"),
         ),
-        code=(),
-        config=(),
-        purge=(),
         to_end=to_end,
         restart=True,
     )
@@ -243,7 +269,3 @@ def health(session: Session, bundle: Bundle, reporter: Reporter) -> Stepped:
         )
     done = wait_ready(session, boot, reporter)
     return Stepped(node.name, (done.to_json(),), known=done.known)
-
-
-def _only(*actions: Action, to_end: tuple[Process, ...] = ()) -> Plan:
-    return Plan(actions=actions, code=(), config=(), purge=(), to_end=to_end, restart=False)

@@ -14,10 +14,12 @@ from .node_errors import translate
 from .observe import owners_now
 from .ownership import Process, news
 from .picture import Picture
-from .plan import Action
+from .plan import Action, Plan
 from .reporting import Reporter
 from .session import Event, Session
 
+# What tells the processes that it ends, or would end.
+ENDS = ("kill-stale", "stop")
 # The last entry of a command in the journal: nothing that `inv history` shows.
 UNLOCK = "unlock"
 
@@ -44,11 +46,15 @@ class Done:
 
 def unchanged(action: Action) -> Done:
     """An action for which there was nothing to do: ended processes are told all the same, none."""
-    return Done(action.id, False, action.detail, () if action.id in ("kill-stale", "stop") else None)
+    return Done(action.id, False, action.detail, () if action.id in ENDS else None)
 
 
-def planned_json(action: Action) -> dict[str, Any]:
-    """An action of a dry run: nothing changed, and whether it would."""
+def planned_json(plan: Plan) -> tuple[dict[str, Any], ...]:
+    """The actions of a dry run: nothing changed, and whether it would."""
+    return tuple(_planned(action, plan) for action in plan.actions)
+
+
+def _planned(action: Action, plan: Plan) -> dict[str, Any]:
     value: dict[str, Any] = {
         "id": action.id,
         "changed": False,
@@ -57,6 +63,8 @@ def planned_json(action: Action) -> dict[str, Any]:
     }
     if action.diff:
         value["diff"] = action.diff
+    if action.id in ENDS:
+        value["processes"] = [{"pid": p.pid, "title": p.title, "ended_by": "none"} for p in plan.to_end]
     return value
 
 

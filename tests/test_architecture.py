@@ -36,7 +36,7 @@ LAYERS: list[set[str]] = [
         *("diagnose", "hypotheses", "bench", "report"),
     },
     {"interrupted", "health", "free", "kill", "purge", "push", "start", "pristine"},
-    {"proofs", "plan", "observe", "work"},
+    {"proofs", "plan", "strangers", "observe", "work"},
     {
         "picture",
         "running",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from io import BytesIO, TextIOWrapper
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from remote.history import History
 from remote.logs import Logs
 from remote.plan import Action, Plan
 from remote.render import bench, checks, diagnose, logs, reporter, runbook, show
-from remote.render.console import console, print_error
+from remote.render.console import console, print_error, print_json
 from remote.render.plan import print_plan
 from remote.render.report import Written
 from remote.render.report import show as show_report
@@ -112,6 +114,35 @@ def test_what_a_node_says_is_shown_as_it_is(view: str, capsys: pytest.CaptureFix
     VIEWS[view]()
     shown = capsys.readouterr()
     assert "".join(SAID.split()) in "".join((shown.out + shown.err).split())
+
+
+@pytest.mark.parametrize("verdict", ["pass", "fail", "unknown"])
+def test_a_deploy_that_found_nothing_to_do_says_so_as_it_is(
+    verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check = replace(unknown("gpu.holders", "ours", "not told", remedy="look"), verdict=verdict)
+    show.deployed(Deployed("blackwell", None, (), (check,), changes.node(), dry_run=False))
+    out = capsys.readouterr().out
+    assert "nothing was changed" in out
+    assert ("as meant" in out) is (verdict == "pass")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_what_the_terminal_cannot_write_ends_no_command(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = BytesIO()
+    monkeypatch.setattr("sys.stdout", TextIOWrapper(written, encoding=encoding))
+    show.line("caf\u00e9 \u2013 1")
+    print_json({"said": "caf\u00e9"})
+    line, document = written.getvalue().decode(encoding).split("\n", 1)
+    assert line == ("caf\u00e9 \u2013 1" if encoding == "utf-8" else "caf? ? 1")
+    assert json.loads(document) == {"said": "caf\u00e9"}
+
+
+def test_what_is_not_so_is_not_said_to_be_ok(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter.TerminalReporter(console(), "blackwell", lambda text: text).failed("verify", "wiring.graph")
+    assert capsys.readouterr().out.split() == ["failed", "verify", "wiring.graph"]
 
 
 def test_status_shows_whose_lock_it_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -153,6 +153,18 @@ def test_grep_is_about_decode_lines_too(tmp_path: Path) -> None:
     assert found.lines == ((6, lines[3][:-1]), (7, lines[4][:-1]))
 
 
+@pytest.mark.parametrize("grep", [None, "accept len"])
+def test_no_lines_are_asked_for(tmp_path: Path, grep: str | None) -> None:
+    path = written(
+        tmp_path, record() + READY + "[2026-11-29 10:01:00] Decode batch, accept len: 3.00, x\n" * 9
+    )
+    found = logs.of_file(path, Asked(grep, lines=0))
+    assert (found.lines, len(found.boots)) == ((), 1)
+    assert len(logs.of_file(path, Asked(grep, lines=2)).lines) == 2
+    with pytest.raises(UsageError, match="--lines -1"):
+        logs.of_file(path, Asked(grep, lines=-1))
+
+
 def test_no_line_shows_a_part_of_a_secret_that_was_wrapped(tmp_path: Path) -> None:
     key = "sup3rl0ngfirmsecretvalue0123456789"
     whole = record()[:-1].replace("port", f"api_key='{key}', port")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from remote.checks import unknown
 from remote.errors import ExitCode, RefusedError, UsageError
 from remote.picture import Picture
 from remote.plan import Plan, build
@@ -307,6 +308,18 @@ def test_one_that_is_loading_is_restarted_where_the_fix_changes_its_files() -> N
     found = plan(facts, pristine())
     assert found.restart
     assert found.awaits is None
+
+
+def test_it_generates_is_said_only_where_it_is_proven() -> None:
+    assert plan().action("health").detail == "it generates"
+    node = picture()
+    found = [
+        unknown(check.id, check.expected, "not asked", remedy="look")
+        if check.id == "health.generate"
+        else check
+        for check in prove(node)
+    ]
+    assert build(node, found).action("health").detail == "unknown: not asked"
 
 
 def test_one_that_generates_is_not_waited_for_whatever_its_log_says() -> None:

@@ -135,6 +135,15 @@ def test_a_fault_is_found_by_its_check_and_by_no_other(change: Change, expected:
     assert not_passed(changed(change)) == expected
 
 
+def test_what_is_said_of_the_configuration_and_the_capture_has_its_evidence() -> None:
+    good = {check.id: check for check in prove(picture())}["config.values"]
+    assert any("eagle_aux_hidden_state_layer_ids = [-1, 2, 30]" in each.text for each in good.evidence)
+    silent = healthy()
+    silent["log"]["matches"] = [line for line in silent["log"]["matches"] if "capture" not in line["text"]]
+    none = {check.id: check for check in prove(picture(silent))}["log.capture"]
+    assert (none.verdict, none.evidence[0].source) == ("fail", pictures.LOG)
+
+
 def test_a_config_that_is_not_there_or_of_another_type_fails() -> None:
     assert not_passed(changed(no_config))["config.values"] == "fail"
     assert not_passed(changed(config_as_text))["config.values"] == "fail"

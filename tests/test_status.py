@@ -56,6 +56,20 @@ def test_no_gpus_to_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert "nvidia-smi" not in on_cpu
 
 
+@pytest.mark.parametrize(
+    ("about", "who"), [({"who": "ada@desk"}, "ada@desk"), ({}, "unknown"), (None, "unknown")]
+)
+def test_the_record_of_a_deploy_tells_who_made_it(
+    capsys: pytest.CaptureFixture[str], about: dict[str, str] | None, who: str
+) -> None:
+    """The journal's last entries no longer reach back to it."""
+
+    def deployed(facts: dict[str, Any]) -> None:
+        facts["state"]["deploys"] = [{"id": "d1", "files": [], "about": about}]
+
+    assert f"last deploy d1 by {who}" in screen(capsys, told(deployed))
+
+
 def test_a_server_that_does_not_answer_is_sick() -> None:
     result = told(changes.hangs)
     assert (result.state, result.why) == ("sick", "2 of 2 ranks alive, /generate: no answer within 60 s")

@@ -33,8 +33,10 @@ def bench(session: Session, bundle: Bundle, reporter: Reporter, options: Options
     picture = observe(session, bundle)
     checks = prove(picture)
     failing = [check for check in checks if check.verdict == "fail"]
-    found = ", ".join(check.id for check in failing)
-    reporter.done("verify", f"failing: {found}" if failing else "no check fails", changed=False)
+    if failing:
+        reporter.failed("verify", _names(failing))
+    else:
+        reporter.done("verify", "no check fails", changed=False)
     if failing and not options.anyway:
         return _refused(session, picture, checks, failing, options)
     return measure(session, picture, checks, reporter, options)
@@ -58,10 +60,13 @@ def measure(
 def _refused(
     session: Session, picture: Picture, checks: Sequence[Check], failing: Sequence[Check], options: Options
 ) -> Bench:
-    names = ", ".join(check.id for check in failing)
-    why = f"verify fails ({names}): figures of this server would not be the fix's"
+    why = f"verify fails ({_names(failing)}): figures of this server would not be the fix's"
     empty = base(session, picture, checks, options, options.plan.to_json())
     return replace(empty, refused=why, verdict=Verdict("inconclusive", (f"not measured: {why}",)))
+
+
+def _names(checks: Sequence[Check]) -> str:
+    return ", ".join(check.id for check in checks)
 
 
 def _refuse_silent(session: Session, checks: Sequence[Check]) -> None:

@@ -112,7 +112,8 @@ def tail(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     path = absolute(params["path"])
     start = params.get("from_offset")
     if start is None:
-        start = last_lines(path, int(params.get("lines") or 10))
+        lines = params.get("lines")
+        start = last_lines(path, 10 if lines is None else int(lines))
     follower = Follower(path, int(start))
     try:
         nap_s = FIRST_NAP_S

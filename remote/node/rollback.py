@@ -50,11 +50,25 @@ def restore(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
 
 
 def _read_back(entry: dict[str, Any], changed: bool, kept: str | None) -> dict[str, Any]:
-    if not originals.in_place(entry):
+    found = _stands(entry)
+    if not found.pop("in_place"):
         raise OpError("internal", f"{entry['path']}: does not read back as it originally was")
+    return {**found, "changed": changed, "kept": kept}
+
+
+def _stands(entry: dict[str, Any]) -> dict[str, Any]:
     now, _ = originals.look(entry["path"])
-    names = {"path": entry["named"], "real_path": entry["path"]}
-    return {**names, "changed": changed, "sha256": now["sha256"], "symlink": now.get("target"), "kept": kept}
+    names = {"path": entry["named"], "real_path": entry["path"], "in_place": originals.in_place(entry)}
+    return {**names, "sha256": now["sha256"], "symlink": now.get("target")}
+
+
+def replaced(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """{deploy_id} -> {files: [{path, real_path, in_place, sha256, symlink}]}: what a deploy replaced, now.
+
+    `in_place`: exactly as the original, so that a restore would leave it. OpError.
+    """
+    manifest = originals.manifest_of(ctx.state, params["deploy_id"], finished=False)
+    return {"files": [_stands(entry) for entry in manifest.get("files", [])]}
 
 
 @changes
@@ -79,4 +93,4 @@ def recover(_params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     return {"recovered": recovered, "foreign": foreign}
 
 
-OPS = {"restore": restore, "recover": recover}
+OPS = {"replaced": replaced, "restore": restore, "recover": recover}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from ..checks import Check, Evidence, failed, passed, skipped, unknown
+from ..fixes import config_values
 from ..picture import Picture
 
 
@@ -41,7 +42,9 @@ def values(picture: Picture) -> Check:
     if config.facts.get("symlink"):
         evidence.append(Evidence(config.path, f"a symlink to {config.facts['real_path']}"))
     if state.state == "done":
-        return passed(id, expected, evidence[0].text if evidence else "as wanted", *evidence)
+        wanted = config_values(bundle, picture.version)
+        read = [Evidence(config.path, f"{key} = {_show(value)}") for key, value in wanted.items()]
+        return passed(id, expected, "as wanted", *read, *evidence)
     observed = state.problem or (evidence[0].text if evidence else "not as wanted")
     return failed(id, expected, observed, *evidence, remedy=f"inv deploy-fix --node {node.name}")
 

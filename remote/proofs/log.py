@@ -89,6 +89,8 @@ def capture(picture: Picture) -> Check:
     evidence = [
         Evidence(f"{path}:{number}", text) for lines in captures.values() for number, _, text in lines
     ]
+    if not evidence:
+        evidence = [Evidence(path, "no line of its last boot tells a capture")]
     wrong = [
         (rank, number, layers)
         for rank, lines in captures.items()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
+from io import TextIOWrapper
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.text import Text
@@ -55,17 +56,26 @@ def console(*, to_stderr: bool = False) -> Console:
     Text is text: `[embed, in:3]` is no style and `:100:` no emoji, in a line as in a table's cell. What is to
     have a style is a Text.
     """
-    stream = sys.stderr if to_stderr else sys.stdout
+    stream = _stream(sys.stderr if to_stderr else sys.stdout)
     width = None if stream.isatty() or "COLUMNS" in os.environ else 100
     return Console(
         file=stream, theme=THEME, highlight=False, markup=False, emoji=False, soft_wrap=False, width=width
     )
 
 
+def _stream(stream: TextIO) -> TextIO:
+    """The same; what its encoding cannot write becomes a question mark, and ends no command."""
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="replace")
+    return stream
+
+
 def print_json(document: dict[str, Any]) -> None:
     """The one JSON document of a command, on stdout."""
     document = hints.complete_tree(document, _given)
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    # JSON has escapes for what the terminal's encoding cannot write.
+    as_it_is = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    _stream(sys.stdout).write(json.dumps(document, indent=2, ensure_ascii=not as_it_is) + "\n")
     sys.stdout.flush()
 
 

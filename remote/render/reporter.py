@@ -49,8 +49,13 @@ class TerminalReporter:
             self._out.print(self._text(self._action, text), soft_wrap=True)
 
     def done(self, id: str, detail: str, *, changed: bool) -> None:
+        self._ended(("changed ", "changed") if changed else ("ok      ", "pass"), id, detail)
+
+    def failed(self, id: str, detail: str) -> None:
+        self._ended(("failed  ", "fail"), id, detail)
+
+    def _ended(self, mark: tuple[str, str], id: str, detail: str) -> None:
         self._stop()
-        mark = ("changed ", "changed") if changed else ("ok      ", "pass")
         self._out.print(
             Text.assemble(mark, (f"{id:<14}", "heading"), " ", self._clean(detail)), soft_wrap=True
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from ..errors import ExitCode
 from ..holder import ALIVE, told
 from ..intent import uses_no_gpu
 from ..runbook import of_state
@@ -56,7 +57,9 @@ def deployed(result: Deployed) -> None:
             if run is not None:
                 bench.show(run)
     if result.deploy_id is None:
-        out.print(f"{result.node} was already as meant: nothing was changed")
+        meant = result.exit_code == ExitCode.OK
+        what = "was already as meant" if meant else "has nothing that a deploy would mend"
+        out.print(f"{result.node} {what}: nothing was changed")
     else:
         back = next_step(f"inv rollback --node {result.node}")
         out.print(f"deploy {result.deploy_id}; to go back: {back}", soft_wrap=True)
@@ -69,7 +72,10 @@ def rolled_back(result: RolledBack) -> None:
         out.print(Text(f"dry run: nothing was changed on {result.node}", style="heading"))
         return
     print_checks(out, result.node, result.checks)
-    out.print(f"deploy {result.deploy_id} was put back")
+    if result.changed:
+        out.print(f"deploy {result.deploy_id} was put back")
+    else:
+        out.print(f"{result.node} is as before deploy {result.deploy_id}: nothing was changed")
 
 
 def verified(result: Verified, *, verbose: bool) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import difflib
-import posixpath
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ..cache import Contents
+from ..fixes import text_diff
 from ..picture import Picture
+from ..replaced import contents, kept_at
 from ..session import Session
 from .model import Now, Replaced
 
 Entry = Mapping[str, Any]
 Texts = Mapping[str, bytes]
 
-MAX_BYTES = 4 << 20
 # A longer difference is no longer read on a page: the files themselves are kept on the node.
 MAX_DIFF_LINES = 1500
 
@@ -26,39 +23,11 @@ def replaced(session: Session, picture: Picture, manifest: Entry, cache: Content
     """Each file of the manifest. Contents that this machine knows by hash are not fetched again."""
     entries = list(manifest.get("files") or [])
     state_dir = str(picture.facts.get("state", {}).get("dir", ""))
-    wanted = {path for entry in entries for path in _places(entry, state_dir, cache)}
-    found = session.request("read_files", {"paths": sorted(wanted), "max_bytes": MAX_BYTES}) if wanted else {}
-    hashes = {path: each["sha256"] for path, each in found.items() if "z" in each}
-    texts = {
-        each["sha256"]: zlib.decompress(base64.b64decode(each["z"])) for each in found.values() if "z" in each
-    }
-    for entry in entries:
-        for sha256 in (entry["original"].get("sha256"), entry["after_sha256"]):
-            content = cache.get(sha256) if sha256 and sha256 not in texts else None
-            if content is not None:
-                texts[sha256] = content
+    texts, hashes = contents(session, entries, state_dir, cache)
     return [
         one(entry, texts, hashes.get(entry["path"]), state_dir, picture.short(entry["named"]))
         for entry in entries
     ]
-
-
-def _places(entry: Entry, state_dir: str, cache: Contents) -> Iterable[str]:
-    """Where the two contents may be: the file itself always, to learn what stands there now."""
-    yield entry["path"]
-    original = entry["original"]
-    sha256 = original.get("sha256")
-    if sha256 is None or cache.get(sha256) is not None:
-        return
-    if original["kind"] == "file":
-        yield kept_at(state_dir, sha256)
-    elif original["kind"] == "symlink":
-        yield posixpath.normpath(posixpath.join(posixpath.dirname(entry["path"]), original["target"]))
-
-
-def kept_at(state_dir: str, sha256: str) -> str:
-    """Where the node keeps the original of a replaced file (node/state.py)."""
-    return posixpath.join(state_dir, "blobs", sha256)
 
 
 def one(entry: Entry, texts: Texts, now_sha256: str | None, state_dir: str, label: str) -> Replaced:
@@ -92,9 +61,6 @@ def _diff(label: str, before: bytes | None, after: bytes | None) -> tuple[str | 
         return None, "the original could not be read"
     if after is None:
         return None, "what was deployed is no longer on the node, nor known on this machine"
-    old, new = (text.decode("utf-8", "replace").splitlines() for text in (before, after))
-    name = label.lstrip("/")
-    lines = list(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm=""))
-    if len(lines) > MAX_DIFF_LINES:
-        return None, f"{len(lines)} lines: too long for a page"
-    return "\n".join(lines), None
+    diff = text_diff(label.lstrip("/"), before, after)
+    lines = diff.count("\n") + 1
+    return (diff, None) if lines <= MAX_DIFF_LINES else (None, f"{lines} lines: too long for a page")

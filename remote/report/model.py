@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..bench.stored import Asked
 from ..bench.summary import Summary
 from ..checks import Check
 from ..diagnose import Mode
@@ -69,7 +70,8 @@ class PromptFigures:
 @dataclass(frozen=True)
 class Run:
     """One benchmark. `source`: the file it is kept in, or "the node's journal", which has the figures only.
-    `wiring` as in verify's JSON at that time, None where it was not kept; `prompts` by the prompt's hash."""
+    `wiring` as in verify's JSON at that time, None where it was not kept; `prompts` by the prompt's hash.
+    Of a baseline written by hand anything may be missing: None, or empty."""
 
     run_id: str
     name: str | None
@@ -79,7 +81,7 @@ class Run:
     summary: Summary
     prompts: Mapping[str, PromptFigures]
     wiring: Mapping[str, Any] | None
-    load: Mapping[str, Any]
+    load: Asked
     document: Mapping[str, Any]
 
 

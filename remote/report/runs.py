@@ -64,7 +64,7 @@ def from_document(document: Mapping[str, Any]) -> Run:
         summary=summary.from_json(document["summary"]),
         prompts=_by_prompt(document.get("runs") or []),
         wiring=document.get("wiring"),
-        load=document.get("load") or {},
+        load=_load(document),
         document=document,
     )
 
@@ -80,7 +80,7 @@ def _from_journal(entry: Entry) -> Run:
         summary=summary.from_json(figures),
         prompts={},
         wiring=None,
-        load={},
+        load=stored.Asked(),
         document={"verdict": figures.get("verdict")},
     )
 
@@ -99,9 +99,13 @@ def _of_baseline(after: Run) -> Run | None:
         summary=summary.from_json(document),
         prompts={},
         wiring=None,
-        load=document.get("load") or {},
+        load=_load(document),
         document=document,
     )
+
+
+def _load(document: Mapping[str, Any]) -> stored.Asked:
+    return stored.Asked.model_validate(document.get("load") or {})
 
 
 def _by_prompt(entries: Sequence[Mapping[str, Any]]) -> dict[str, PromptFigures]:

@@ -289,6 +289,34 @@ def test_it_gives_up_settling_after_a_dozen_runs(
     assert len(found.rates) == warmup.MAX_RUNS
 
 
+class Told(Silent):
+    def __init__(self) -> None:
+        self.ok: list[str] = []
+        self.not_so: list[str] = []
+
+    def done(self, id: str, detail: str, *, changed: bool) -> None:  # noqa: ARG002
+        self.ok.append(f"{id} {detail}")
+
+    def failed(self, id: str, detail: str) -> None:
+        self.not_so.append(f"{id} {detail}")
+
+
+@pytest.mark.parametrize("failing", [True, False])
+def test_verify_is_not_ok_where_a_check_fails(
+    failing: bool, tmp_path: Path, prompts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with place(tmp_path) as here:
+        bad = failed("wiring.graph", "all", "none", remedy="inv diagnose")
+        monkeypatch.setattr(run, "observe", lambda *_: here.picture)
+        monkeypatch.setattr(run, "prove", lambda _: [bad] if failing else [])
+        monkeypatch.setattr(run, "measure", lambda *_: None)
+        told = Told()
+        run.bench(here.session, pictures.BUNDLE, told, Options(asked(prompts)))
+    assert (told.ok, told.not_so) == (
+        ([], ["verify wiring.graph"]) if failing else (["verify no check fails"], [])
+    )
+
+
 def test_what_is_said_while_it_runs() -> None:
     event = {"done": 6, "of": 24, "running": 4, "tokens": 1500, "failed": 0, "elapsed_s": 10.0}
     assert drive.progress_line(event) == "6 of 24 requests, 150 output tok/s so far, about 20 s left"

@@ -179,8 +179,7 @@ def _entry_mismatch(entry: Mapping[str, Any], command: str) -> str | None:
         if missing:
             return f"checks: {', '.join(sorted(missing))} are missing"
     for action in entry["actions"] if command in {"deploy-fix", "rollback"} else ():
-        ends = action["id"] in {"kill-stale", "stop"} and "would_change" not in action
-        if ends and "processes" not in action:
+        if action["id"] in {"kill-stale", "stop"} and "processes" not in action:
             return f"actions: {action['id']} does not tell its processes"
     wiring = entry.get("wiring") or {}
     found = (mode_mismatch(wiring[mode], f"wiring.{mode}") for mode in wiring if mode != "contract")

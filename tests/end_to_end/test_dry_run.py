@@ -37,6 +37,7 @@ def test_a_person_sees_the_same(incident: Practice) -> None:
     [
         (["push-fix"], 0),
         (["stop"], 0),
+        (["kill-stale"], 0),
         (["restart"], 0),
         (["start"], 5),  # a server runs
         (["rollback"], 5),  # there is nothing to put back
@@ -48,4 +49,5 @@ def test_every_changing_command_has_one(incident: Practice, command: list[str], 
     assert ran.document["exit_code"] == code
     for action in ran.entry.get("actions", []):
         assert shapes.mismatch(action, shapes.ACTION) is None
+        assert ("processes" in action) is (action["id"] in ("kill-stale", "stop"))
         assert (action["changed"], isinstance(action["would_change"], bool)) == (False, True)

@@ -54,6 +54,16 @@ def accept_len(node: Practice) -> float:
     return float(told["completion_tokens"]) / float(told["spec_verify_ct"])
 
 
+def changes_nothing(node: Practice, deployed: str) -> Ran:
+    """A rollback of what is put back already."""
+    for ways in (["--dry-run"], ["--yes"]):
+        ran = node.inv("rollback", "--to", deployed, "--json", *ways).is_(0)
+        assert not any(action["changed"] or action.get("would_change") for action in ran.actions.values())
+        assert "diff" not in ran.actions["restore"]
+    assert "nothing was changed" in node.inv("rollback", "--to", deployed, "--yes").is_(0).out
+    return ran
+
+
 def test_all_is_as_before_to_the_nanosecond_and_is_served(node: Practice) -> None:
     for path, mode in ((node.draft, 0o640), (node.source(DEEPSEEK), 0o604)):
         if os.geteuid() == 0:
@@ -70,6 +80,12 @@ def test_all_is_as_before_to_the_nanosecond_and_is_served(node: Practice) -> Non
     dry = node.inv("rollback", "--dry-run", "--json").is_(0)
     assert {id for id, action in dry.actions.items() if action["would_change"]} >= {"restore", "start"}
     assert not any(action["changed"] for action in dry.actions.values())
+    assert new_pid in {each["pid"] for each in dry.actions["kill-stale"]["processes"]}
+    diff = dry.actions["restore"]["diff"]
+    assert all(f"+++ b/{name}" in diff for name in FIXED)
+    assert "\n-        self.capture_embedding_for_eagle3 = False\n" in diff
+    assert "no diff" not in dry.actions["restore"]["detail"]
+    assert diff.splitlines()[2] in node.inv("rollback", "--dry-run").is_(0).out
     assert node.everything() == seen
 
     back = rollback(node)
@@ -88,6 +104,7 @@ def test_all_is_as_before_to_the_nanosecond_and_is_served(node: Practice) -> Non
 
     seen = node.everything()
     node.inv("rollback", "--yes", "--json").refuses(5, "no deploy is in place", "inv history")
+    assert changes_nothing(node, deployed.entry["deploy_id"]).verdicts == back.verdicts
     assert node.everything() == seen
 
     again = node.deploy()
@@ -98,6 +115,34 @@ def test_all_is_as_before_to_the_nanosecond_and_is_served(node: Practice) -> Non
     assert by_deploy[0] == deployed.entry["deploy_id"]
     assert by_deploy[-1] == again.entry["deploy_id"]
     assert {action["outcome"] for action in told.entry["actions"]} == {"ok"}
+
+
+def test_an_original_that_cannot_be_read_has_no_diff(node: Practice) -> None:
+    """Not on the node, and not in this machine's cache: the plan says so, and still tells the others."""
+    deployed = node.deploy().entry["deploy_id"]
+    found = node.state / "deploys" / deployed / "manifest.json"
+    entry = next(each for each in json.loads(found.read_text())["files"] if DEEPSEEK in each["named"])
+    kept = node.state / "blobs" / entry["original"]["sha256"]
+    content, mode = kept.read_bytes(), kept.stat().st_mode
+    kept.unlink()
+    elsewhere = {"FIXOPS_CACHE": str(node.root.parent / "empty-cache")}
+    dry = node.inv("rollback", "--dry-run", "--json", env=elsewhere).is_(0).actions["restore"]
+    kept.write_bytes(content)
+    kept.chmod(mode)
+    assert f"{DEEPSEEK} (no diff: its original cannot be read)" in dry["detail"]
+    assert DEEPSEEK not in dry["diff"]
+    assert GRAPH_RUNNER in dry["diff"]
+
+
+def test_a_server_that_still_runs_what_was_put_back_is_started_anew(node: Practice) -> None:
+    """A rollback that was stopped once the files were back is finished by the next one."""
+    deployed = node.deploy().entry["deploy_id"]
+    rollback(node)
+    source, old = node.source(DEEPSEEK), node.server_pid()
+    source.chmod(source.stat().st_mode)  # as it is; its change time is now after the server's start
+    ran = rollback(node, "--to", deployed)
+    assert (ran.actions["restore"]["changed"], ran.actions["start"]["changed"]) == (False, True)
+    assert node.server_pid() != old
 
 
 def test_what_somebody_changed_since_is_not_overwritten_unasked(node: Practice) -> None:
@@ -161,7 +206,7 @@ def test_a_deploy_that_does_not_tell_its_version_is_undone_by_force(node: Practi
     deployed = node.deploy().entry["deploy_id"]
     record = node.state / "deploys" / deployed / "manifest.json"
     manifest = json.loads(record.read_text(encoding="utf-8"))
-    assert manifest.pop("about") == {"version": "0.5.9"}
+    assert manifest.pop("about")["version"] == "0.5.9"
     record.write_text(json.dumps(manifest), encoding="utf-8")
     node.inv("rollback", "--yes", "--json").refuses(5, deployed, "not known", "then unknown", "--force")
     rollback(node, "--force")

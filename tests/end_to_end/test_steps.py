@@ -48,6 +48,22 @@ def test_the_whole_procedure_step_by_step(practice: Practice) -> None:
     assert practice.inv("verify", "--json").is_(0).verdicts["log.capture"] == "pass"
 
 
+def test_somebody_elses_process_on_the_gpu_is_not_waited_for(practice: Practice) -> None:
+    practice.deploy()
+    practice.inv("practice.break", "gpu-foreign").is_(0)
+    old = practice.server_pid()
+    (holder,) = [pid for pid, title in practice.sglang().items() if "import time" in title]
+    ran = step(practice, "stop")
+    assert changed(ran)["stop"]
+    assert f"pid {holder}" in ran.actions["free-gpus"]["detail"]
+    assert (alive(old), alive(holder)) == (False, True)
+    before = practice.everything()
+    practice.inv("free-gpus", "--yes", "--json").refuses(5, f"pid {holder}", "not ours", "GPU 0", "owner")
+    assert practice.everything() == before
+    practice.inv("practice.heal").is_(0)
+    practice.deploy()
+
+
 @pytest.mark.parametrize("fault", ["gpu-memory-unknown"])
 def test_what_cannot_be_told_is_no_pass(practice: Practice, fault: str) -> None:
     """8, for a deploy that had nothing to do as well."""

@@ -44,6 +44,11 @@ def restore(probe: Probe, deploy_id: str = "d1", **params: Any) -> list[dict[str
     return result
 
 
+def stands(probe: Probe, deploy_id: str = "d1") -> list[dict[str, Any]]:
+    result: list[dict[str, Any]] = rollback.replaced({"deploy_id": deploy_id}, probe.ctx)["files"]
+    return result
+
+
 def snapshot(directory: Path) -> dict[str, Any]:
     """All that "exactly back" means, of everything below a directory; times not of folders."""
     found: dict[str, Any] = {}

@@ -13,7 +13,7 @@ import pytest
 from remote.node import backup, rollback
 from remote.node.base import OpError
 from tests.node.kit import Probe
-from tests.node.replacing import digest, restore, snapshot, wanted, write
+from tests.node.replacing import digest, restore, snapshot, stands, wanted, write
 
 
 def test_replaced_and_exactly_back(probe: Probe, node: Path) -> None:
@@ -37,8 +37,13 @@ def test_replaced_and_exactly_back(probe: Probe, node: Path) -> None:
     assert stat.S_IMODE((node / "new.py").stat().st_mode) == 0o644
     assert not (node / "config.json").is_symlink()
     assert (node / "blobs/ab12").read_text() == '{"ids": [2]}'  # the shared blob is not touched
+    deployed, seen = snapshot(node), stands(probe)
+    assert [entry["in_place"] for entry in seen] == [False, False, False]
+    assert [entry["sha256"] for entry in seen] == [each["after_sha256"] for each in done]
+    assert snapshot(node) == deployed
     back = restore(probe)
     assert [entry["changed"] for entry in back] == [True, True, True]
+    assert [entry["in_place"] for entry in stands(probe)] == [True, True, True]
     assert [entry["sha256"] for entry in back] == [digest(b"a = 1\n"), None, digest(b'{"ids": [2]}')]
     assert [entry["symlink"] for entry in back] == [None, None, "blobs/ab12"]
     assert snapshot(node) == before

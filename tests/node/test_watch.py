@@ -52,6 +52,9 @@ def test_last_lines(probe: Probe, tmp_path: Path, ending: str) -> None:
         assert logged(probe) == "\n".join(lines[-wanted:]) + ending
         assert result == {"offset": path.stat().st_size, "exists": True}
         assert all(len(event["log"].encode()) <= follow.PIECE for event in probe.events)
+    probe.events.clear()
+    follow.tail({"path": str(path), "lines": 0, "follow": False}, probe.ctx)
+    assert logged(probe) == ""
 
 
 def test_tail_of_nothing(probe: Probe, tmp_path: Path) -> None:

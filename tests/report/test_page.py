@@ -10,9 +10,11 @@ import pytest
 from remote.checks import Check, Evidence
 from remote.render.report.clean import cleaned
 from remote.render.report.page import html
+from remote.render.report.text import text
+from remote.report import runs
 from remote.report.model import Brought, Missing, Report, Step
 from remote.report.runs import from_document
-from tests.report.kit import CHECKS, Page, after, before, brought, deploy, mode, replaced, report
+from tests.report.kit import BEGAN_S, CHECKS, Page, after, before, brought, deploy, mode, replaced, report
 
 HOSTILE = "</pre></style><script>alert(1)</script><img src=x onerror=alert(1)>\"'&amp;{{ 7*7 }}"
 EMPTY = Brought(None, None, (), None)
@@ -20,6 +22,34 @@ EMPTY = Brought(None, None, (), None)
 
 def page(found: Report) -> Page:
     return Page(html(cleaned(found, lambda text: text)))
+
+
+@pytest.mark.parametrize("load", [None, {}, {"concurrency": None}])
+@pytest.mark.parametrize("time", [None, 1.0])
+def test_a_baseline_may_tell_nothing_but_a_figure(load: dict[str, None] | None, time: float | None) -> None:
+    """The shipped baseline 'incident' knows nothing of the load; it stands in for the run before."""
+    told = {"accept_len": 1.8, "name": "incident", "time": time, "load": load}
+    run = from_document(after(baseline=told))
+    found = runs.brought([run], BEGAN_S, None)
+    shown = report(brought=found)
+    assert "'incident'" in page(shown).text
+    assert "accept length: 1.80 -> 3.38" in text(shown)
+
+
+@pytest.mark.parametrize("missing", ["load", "verdict", "reasons", "guards", "expected", "wiring", "runs"])
+def test_a_run_may_lack_what_is_not_its_figures(missing: str) -> None:
+    for run in (after(**{missing: None}), {k: v for k, v in after().items() if k != missing}):
+        shown = report(brought=brought(last=run))
+        assert "None" not in page(shown).text
+        assert "NONE" not in text(shown)
+
+
+def test_a_run_in_the_journal_has_its_figures_only() -> None:
+    entry = {"command": "bench", "phase": "end", "deploy_id": "r1", "time": BEGAN_S + 9}
+    found = runs.all_runs([{**entry, "bench": {"accept_len": 3.0}}], [])
+    shown = report(brought=runs.brought(found, BEGAN_S, None))
+    assert "3.00" in page(shown).text
+    assert "NONE" not in text(shown)
 
 
 def hostile() -> Report:

@@ -55,11 +55,8 @@ def literal_reasons() -> set[str]:
             continue
         text = path.read_text(encoding="utf-8")
         found |= set(re.findall(r'"reason": "([a-z-]+)"|\breason = "([a-z-]+)"', text))
-    return {one or other for one, other in found} | set(re.findall(r'else "(\w+-foreign)"', _plan()))
-
-
-def _plan() -> str:
-    return (PROJECT / "remote/plan.py").read_text(encoding="utf-8")
+        found |= {("", other) for other in re.findall(r'\breason = .* else "([a-z-]+)"', text)}
+    return {one or other for one, other in found}
 
 
 def tasks() -> set[str]:

@@ -81,9 +81,9 @@ def duration(seconds: float | None) -> str:
 
 
 def verdict(report: Report) -> str | None:
-    """What `inv bench` said of the run after; None without one."""
-    after = report.brought.after
-    return str(after.document.get("verdict")) if after else None
+    """What `inv bench` said of the run after; None without one, and where its record does not tell."""
+    told = report.brought.after.document.get("verdict") if report.brought.after else None
+    return None if told is None else str(told)
 
 
 def proven(report: Report) -> str:

@@ -1,0 +1,41 @@
+"""Somebody else's processes in our way: named, never touched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .errors import RefusedError
+from .inventory import Node
+from .ownership import Foreign, Ownership
+from .picture import Picture
+
+
+def owned_of(picture: Picture) -> Ownership:
+    """Whose the node's processes are. RefusedError where they could not be read."""
+    node = picture.node
+    if picture.ownership is None:
+        raise RefusedError(
+            f"{node.name}: the processes could not be read",
+            hint=f"inv status --node {node.name}",
+            node=node.name,
+        )
+    return picture.ownership
+
+
+def refuse_foreign(picture: Picture) -> None:
+    """Somebody else's process on our port or GPUs."""
+    refuse_strangers(picture.node, owned_of(picture).foreign)
+
+
+def refuse_strangers(node: Node, foreign: Sequence[Foreign]) -> None:
+    """RefusedError where there are any."""
+    if foreign:
+        named = "; ".join(map(str, foreign))
+        listens = any(each.gpu is None for each in foreign)
+        reason = "port-foreign" if listens else "gpu-foreign"
+        raise RefusedError(
+            f"{node.name}: in the way, and not ours to end: {named}",
+            hint="ask its owner to end it, or choose another port or CUDA_VISIBLE_DEVICES in the inventory",
+            node=node.name,
+            data={"reason": reason, "foreign": [vars(each) for each in foreign]},
+        )
