@@ -27,7 +27,6 @@ from remote.errors import (
     worst,
 )
 from remote.node_errors import translate
-from remote.trusting import Trusted
 from tests import pictures
 
 
@@ -134,7 +133,8 @@ def test_ctrl_c_on_a_group_tells_of_the_nodes_that_were_done(
     nodes: Any = [SimpleNamespace(name=name) for name in "abc"]
     assert cli.on_nodes(options, nodes, one, print, parallel=False) == 130  # type: ignore[arg-type]
     found = document(capsys)
-    assert [entry["node"] for entry in found["nodes"]] == ["a", "b"]
+    codes = [(entry["node"], (entry.get("error") or {}).get("code")) for entry in found["nodes"]]
+    assert codes == [("a", None), ("b", "interrupted"), ("c", "not-begun")]
     assert found["error"]["message"] == "b: interrupted"
     assert found["error"]["hint"].startswith("inv stop")
 
@@ -152,16 +152,6 @@ def test_a_server_that_came_up_and_does_not_generate_is_an_error(capsys: pytest.
     assert "inv rollback --node blackwell" in found["error"]["hint"]
     assert found["nodes"][0]["checks"][0]["id"] == "health.generate"
     assert "no answer within 30 s" in captured.err
-
-
-def test_an_unknown_host_key_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    key = {"host": "gpu7", "type": "ssh-ed25519", "fingerprint": "SHA256:x", "status": "unknown"}
-    shown = Trusted("gpu7", (key,), None)
-    assert cli.finish(JSON, [Outcome("gpu7", shown, None)]) == ExitCode.CONNECT
-    found = document(capsys)
-    assert "SHA256:x" in found["error"]["message"]
-    assert found["error"]["hint"].endswith("inv trust --yes --node gpu7")
-    assert Trusted("gpu7", (key,), "/known_hosts").failure is None
 
 
 def test_a_bug_is_1_and_shows_where(capsys: pytest.CaptureFixture[str]) -> None:
