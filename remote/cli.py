@@ -128,6 +128,8 @@ def guarded(options: Options, body: Callable[[], ExitCode]) -> NoReturn:
         # The one case in which a traceback helps: a bug in the toolkit.
         sys.stderr.write(clean_text(traceback.format_exc()))
         code = finish(options, [], FixopsError("a bug in fixops (traceback above)", hint="please report it"))
+    finally:
+        aim(Given())
     sys.exit(int(code))
 
 
