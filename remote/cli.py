@@ -130,6 +130,8 @@ def guarded(options: Options, body: Callable[[], ExitCode]) -> NoReturn:
         code = finish(options, [], error)
     except Exception:
         code = finish(options, [], _bug())
+    finally:
+        aim(Given())
     sys.exit(int(code))
 
 

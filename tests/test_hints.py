@@ -74,7 +74,6 @@ def test_the_tables_are_those_of_the_commands() -> None:
 def ended(options: Options, body: Any) -> int:
     with pytest.raises(SystemExit) as caught:
         cli.guarded(options, body)
-    aim(Given())
     return int(str(caught.value.code))
 
 
