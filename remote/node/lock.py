@@ -43,8 +43,8 @@ def read_holder(directory: str) -> dict[str, Any] | None:
     path = os.path.join(directory, "lock")
     try:
         holder = json.loads(read_bytes(path))
-    except FileNotFoundError:
-        return None
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # where no directory can be, no lock is
     except OSError as error:
         return {"unreadable": op_error(error, path).message}
     except ValueError:

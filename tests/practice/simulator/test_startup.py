@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from remote.sglang import boots, progress
+from remote.sglang.lines import entries, numbered
 
 from .kit import READY, Node, Running, rank_pid, session, started, state_of
 
@@ -68,7 +69,7 @@ def test_the_log_is_read_as_the_real_one(up: tuple[Node, Running, list[int | Non
     assert boot.args["model_path"] == str(node.root / "target")
     assert [load.type for load in boot.loads] == ["DeepseekV3ForCausalLM", "LlamaForCausalLMEagle3"]
     assert boot.ready_at is not None
-    assert set(boot.ranks) == {"TP0", "TP1"}
+    assert {item.rank for item in entries(numbered(server.log()))} == {"", "TP0", "TP1"}
 
 
 def test_the_stages_follow_each_other(up: tuple[Node, Running, list[int | None]]) -> None:
