@@ -24,6 +24,7 @@ PACKAGE = "sglang"
 USUAL_ARCHITECTURE = "KimiK25ForConditionalGeneration"
 # /health of 0.5.9 waits up to 20 s for the scheduler (entrypoints/http_server.py): wait a little longer.
 HEALTH_TIMEOUT_S = 25.0
+PATIENCE_OF_HEALTH_S = 15.0
 # Longer than the health check, and no longer: whoever asks waits for a hung server.
 PROBE_TIMEOUT_S = 30.0
 OBSERVE_TIMEOUT_S = 120.0
@@ -122,8 +123,24 @@ def observe(
 ) -> Picture:
     """Read the node. A section that cannot be read is part of the picture, not an exception.
 
-    `meanwhile` is done while the node reads; when it raises, the reading is given up.
+    `meanwhile` is done while the node reads; when it raises, the reading is given up. A server that came up
+    while it was read is read once more: half of what is known of it would be of a server that starts.
     """
+    found = _look(session, bundle, probe=probe, meanwhile=meanwhile)
+    return _look(session, bundle, probe=probe, meanwhile=lambda: None) if came_up(found) else found
+
+
+def came_up(picture: Picture) -> bool:
+    """Does it generate, though the log was read, or /health asked, when it did not yet?"""
+    http = picture.facts.get("http") or {}
+    generate, health = http.get("generate") or {}, http.get("health") or {}
+    starting = picture.boot is not None and picture.boot.state == "starting"
+    # A busy server's /health fails as well, after its own patience (case 046).
+    early = health.get("status") != 200 and (health.get("elapsed_s") or 0.0) < PATIENCE_OF_HEALTH_S
+    return generate.get("status") == 200 and (starting or early)
+
+
+def _look(session: Session, bundle: bundles.Bundle, *, probe: bool, meanwhile: Callable[[], None]) -> Picture:
     node = session.node
     wanted = {"sections": sections(node, bundle, probe=probe)}
     reading = session.submit("observe", wanted, timeout_s=OBSERVE_TIMEOUT_S)
