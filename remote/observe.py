@@ -16,6 +16,7 @@ from .intent import draft_config_path, endpoint, model_config_path, our_gpus, wa
 from .inventory import Node, command
 from .picture import ConfigFile, Facts, Picture
 from .redact import clean_tree, printable
+from .running import came_up
 from .session import Session
 from .sglang import boots, patterns
 
@@ -24,7 +25,6 @@ PACKAGE = "sglang"
 USUAL_ARCHITECTURE = "KimiK25ForConditionalGeneration"
 # /health of 0.5.9 waits up to 20 s for the scheduler (entrypoints/http_server.py): wait a little longer.
 HEALTH_TIMEOUT_S = 25.0
-PATIENCE_OF_HEALTH_S = 15.0
 # Longer than the health check, and no longer: whoever asks waits for a hung server.
 PROBE_TIMEOUT_S = 30.0
 OBSERVE_TIMEOUT_S = 120.0
@@ -128,16 +128,6 @@ def observe(
     """
     found = _look(session, bundle, probe=probe, meanwhile=meanwhile)
     return _look(session, bundle, probe=probe, meanwhile=lambda: None) if came_up(found) else found
-
-
-def came_up(picture: Picture) -> bool:
-    """Does it generate, though the log was read, or /health asked, when it did not yet?"""
-    http = picture.facts.get("http") or {}
-    generate, health = http.get("generate") or {}, http.get("health") or {}
-    starting = picture.boot is not None and picture.boot.state == "starting"
-    # A busy server's /health fails as well, after its own patience (case 046).
-    early = health.get("status") != 200 and (health.get("elapsed_s") or 0.0) < PATIENCE_OF_HEALTH_S
-    return generate.get("status") == 200 and (starting or early)
 
 
 def _look(session: Session, bundle: bundles.Bundle, *, probe: bool, meanwhile: Callable[[], None]) -> Picture:

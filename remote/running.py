@@ -12,6 +12,8 @@ from .picture import Picture
 # A log's times are local, of a zone that it does not name: the moment that one means is at most so much
 # later than if it were UTC (UTC-12 is the last zone).
 LAST_ZONE_S = 12 * 3600.0
+# What a busy server's /health takes before it fails, of the 20 s that it has (case 046).
+PATIENCE_OF_HEALTH_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -129,3 +131,12 @@ def silent_s(picture: Picture) -> float:
         (picture.facts.get("log") or {}).get("mtime"),
     )
     return max(0.0, now - written) if now is not None and written is not None else 0.0
+
+
+def came_up(picture: Picture) -> bool:
+    """Does it generate, though the log was read, or /health asked, when it did not yet?"""
+    http = picture.facts.get("http") or {}
+    generate, health = http.get("generate") or {}, http.get("health") or {}
+    starting = picture.boot is not None and picture.boot.state == "starting"
+    early = health.get("status") != 200 and (health.get("elapsed_s") or 0.0) < PATIENCE_OF_HEALTH_S
+    return generate.get("status") == 200 and (starting or early)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remote.observe import came_up
+from remote.running import came_up
 from tests import changes
 
 STARTING = {"line": 1, "text": "[2026-11-29 10:00:00] Load weight begin. avail mem=90.00 GB"}
