@@ -109,6 +109,14 @@ def test_who_has_the_devices_open_is_told_where_the_list_is_not_whole() -> None:
     ]
 
 
+def test_where_no_server_runs_the_inventory_tells_which_modes_there_will_be() -> None:
+    """On the CPU only --enable-torch-compile makes graphs, and it is off unless asked for."""
+    facts = healthy()
+    no_server(facts)
+    verdicts_on_cpu = {c.id: c.verdict for c in prove(pictures.on_cpu(picture(facts)))}
+    assert (verdicts_on_cpu["wiring.graph"], verdicts(facts)["wiring.graph"]) == ("skip", "pass")
+
+
 def test_nothing_known_is_nothing_proven() -> None:
     """Every section unreadable: no check passes, none crashes."""
     nothing = {name: {"error": {"kind": "internal", "message": "x"}} for name in healthy()}

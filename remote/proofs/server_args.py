@@ -88,7 +88,10 @@ def arguments(picture: Picture) -> Arguments:
     """What the server runs with; where none runs, what the next one would be started with."""
     if running(picture) is False:
         # SGLang's own defaults (server_args.py, 0.5.5 to 0.5.23) for the switches that are asked about here.
-        off = ("disable_cuda_graph", "enable_two_batch_overlap", "enable_attn_tp_input_scattered")
+        off = (
+            *("disable_cuda_graph", "enable_torch_compile"),
+            *("enable_two_batch_overlap", "enable_attn_tp_input_scattered"),
+        )
         defaults = {"speculative_algorithm": None, **dict.fromkeys(off, False)}
         wanted = {**defaults, **wanted_args(picture.node.server)}
         return Arguments(wanted, "inventory (no server runs)")
