@@ -116,12 +116,12 @@ def practice(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def node_cpu_s(path: str) -> float:
-    """CPU of the helper for one verification, its interpreter's start included."""
+    """CPU of the helper for one verification: its interpreter's start included, nvidia-smi left out."""
     (node,) = inventory.load(path).select(None)
     with open_session(node) as session:
         verify.verify(session, bundles.find_bundle("eagle3-embedding-capture"))
         stat = Path(f"/proc/{session.helper.hello['pid']}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, stat[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def node(folder: Path) -> None:
