@@ -167,7 +167,6 @@ SYMBOLIC = (
     Stub, Tensor, Buffer, View, Layers, Layer, Native, Function, Bound, Class, Instance, Super,
     ExceptionType, ExceptionValue,
 )  # fmt: skip
-CONCRETE = (int, float, str, bool, type(None), list, tuple, dict, set, frozenset, range, slice, type(...))
 
 
 def words(text: str) -> frozenset[str]:
