@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from .errors import ExitCode
@@ -58,14 +58,3 @@ def exit_code(checks: Iterable[Check]) -> ExitCode:
     if "unknown" in verdicts or "pass" not in verdicts:
         return ExitCode.UNDETERMINED
     return ExitCode.OK
-
-
-def redacted(check: Check, clean: Any) -> Check:
-    """The check with every text passed through `clean`, which takes secrets out."""
-    return replace(
-        check,
-        expected=clean(check.expected),
-        observed=clean(check.observed),
-        evidence=tuple(Evidence(clean(each.source), clean(each.text)) for each in check.evidence),
-        remedy=clean(check.remedy),
-    )

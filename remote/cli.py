@@ -13,13 +13,13 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from . import inventory, secrets
 from .errors import ExitCode, FixopsError, InternalError, InterruptedByUser, NotBegun, UsageError, worst
 from .hints import Given
 from .inventory import Inventory, Node
-from .redact import clean_tree, cleaner
+from .redact import KnownSecrets, clean_tree
 from .render.console import aim, console, next_step, print_error, print_json
 from .render.reporter import TerminalReporter
 from .render.show import message
@@ -62,6 +62,7 @@ class Plain:
         return self.entry
 
 
+Shown = TypeVar("Shown")
 Each = Callable[[Session, Reporter], Result]
 Show = Callable[[Any], None]
 
@@ -179,13 +180,19 @@ def finish(
     return code
 
 
-# Values of `${VAR}` references of the nodes that this command works on: never printed.
-_known_secrets: set[str] = set()
+# Of the nodes that this command works on: never printed.
+_known = KnownSecrets()
 
 
 def clean_text(text: str) -> str:
     """`text` without secrets: for what is printed as it came from a node."""
-    return cleaner(_known_secrets)(text)
+    return _known.clean(text)
+
+
+def clean(value: Shown) -> Shown:
+    """A result or a plan without secrets: for its view."""
+    found: Shown = clean_tree(value, clean_text)
+    return found
 
 
 def _clean_error(error: FixopsError) -> FixopsError:
@@ -199,7 +206,7 @@ def load_inventory(options: Options) -> tuple[Inventory, list[Node]]:
     nodes = found.select(options.node)
     aim(options.given(several=len(nodes) > 1))
     for node in nodes:
-        _known_secrets.update(secrets.values(node.server, os.environ))
+        _known.learn(secrets.values(node.server, os.environ))
     return found, nodes
 
 
@@ -220,7 +227,7 @@ def on_nodes(
             _show(options, outcome, show)
         return finish(options, outcomes)
     for node in nodes:
-        reporter = TerminalReporter(console(to_stderr=options.json), node.name, cleaner(_known_secrets))
+        reporter = TerminalReporter(console(to_stderr=options.json), node.name, clean_text)
         try:
             outcome = _one(node, each, reporter)
         except KeyboardInterrupt:
@@ -244,12 +251,12 @@ def _not_begun(options: Options, node: Node, stopped_at: str) -> Outcome:
 
 def _show(options: Options, outcome: Outcome, show: Show) -> None:
     if not options.json and outcome.result is not None:
-        show(outcome.result)
+        show(clean(outcome.result))
 
 
 def _one(node: Node, each: Each, reporter: Reporter) -> Outcome:
     def in_session(node: Node) -> Result:
-        with open_session(node) as session:
+        with open_session(node, _known) as session:
             return each(session, reporter)
 
     return without_session(node, in_session)

@@ -63,7 +63,7 @@ def chosen_bundles(found: Inventory, name: str | None, nodes: Sequence[Node]) ->
 def _confirm(options: Options, change: Change, node: str) -> Callable[[Plan], bool]:
     def confirm(plan: Plan) -> bool:
         if not options.json or not change.yes:
-            show.plan(options, node, plan)
+            show.plan(options, node, cli.clean(plan))
         if change.yes or cli.ask(f"carry this out on {node}?"):
             return True
         hint = f"{options.again} --dry-run shows the plan, {options.again} --yes carries it out"
@@ -140,7 +140,7 @@ def diagnose_node(options: Options, verbose: bool) -> NoReturn:
     from .render.diagnose import show as show_diagnosis
 
     def view(result: Any) -> None:
-        show_diagnosis(result, verbose=verbose, clean=cli.clean_text)
+        show_diagnosis(result, verbose=verbose)
 
     reading(options, diagnose, view)
 
@@ -160,7 +160,7 @@ def bench_node(options: Options, asked: BenchAsked) -> NoReturn:
             if not result.interrupted:
                 return result
             if not options.json:
-                show_bench(result)
+                show_bench(cli.clean(result))
             raise command.interrupted(result)
 
         return cli.on_nodes(options, nodes, each, show_bench, parallel=False, go_on=True)
@@ -203,7 +203,7 @@ def status_of(options: Options, watch: bool) -> NoReturn:
         bundle = chosen_bundles(found, options.fix, nodes)
 
         def each(session: Session, _: Reporter) -> Any:
-            show.watched(lambda: status.status(session, bundle(session)), WATCH_EVERY_S)
+            show.watched(lambda: cli.clean(status.status(session, bundle(session))), WATCH_EVERY_S)
 
         return cli.on_nodes(options, [cli.only(options, nodes, "--watch")], each, show.quiet, parallel=False)
 
@@ -332,13 +332,13 @@ def logs_of(
     """The boots and lines of a node's log, or of a local file."""
 
     def view(result: logs.Logs) -> None:
-        render_logs.show(result, errors=errors, args=args, clean=cli.clean_text)
+        render_logs.show(result, errors=errors, args=args)
 
     def body() -> ExitCode:
         if file is not None:
             result = logs.of_file(Path(file), asked)
             if not options.json:
-                view(result)
+                view(cli.clean(result))
             return cli.finish(options, [Outcome(file, result, None)])
         _, nodes = cli.load_inventory(options)
         if follow:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from .inventory import ArgValue, Node, ServerEntry
+from .secrets import environment_of
 from .sglang.adjustments import canonical
 from .sglang.modelpath import tidy
 
@@ -55,7 +57,7 @@ def our_gpus(node: Node) -> frozenset[int] | None:
     """
     if uses_no_gpu(node):
         return frozenset()
-    visible = node.server.env.get("CUDA_VISIBLE_DEVICES")
+    visible = environment_of(node.server, os.environ).get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         numbers = [part.strip() for part in visible.split(",") if part.strip()]
         return frozenset(int(part) for part in numbers) if all(p.isdigit() for p in numbers) else None

@@ -10,16 +10,19 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import secrets
 from .errors import ExitCode, UsageError
 from .node import logs as read
 from .node.base import Context, OpError
 from .node.state import State
+from .observe import procs
+from .pending import Pending
 from .session import Session
 from .sglang import boots, patterns, wrapped
 from .sglang.boots import Boot
@@ -86,8 +89,20 @@ class Logs:
 def of_node(session: Session, asked: Asked) -> Logs:
     """The log that the inventory names, read on the node."""
     path = session.node.server.log
+    processes = _ask_processes(session)
     reply = session.request("log", _parameters(path, asked), timeout_s=LOG_TIMEOUT_S)
-    return _logs(reply, asked, source=session.node.name, is_file=False)
+    found = boots.read_lines(_known(reply)) if reply["exists"] else []
+    _learn(session, processes, [boot.args for boot in found])
+    return _logs(reply, asked, session.secrets.values, source=session.node.name, is_file=False)
+
+
+def _ask_processes(session: Session) -> Pending:
+    """The processes and the boots on record, which tell what must not be shown: asked beside the log."""
+    return session.submit("observe", {"sections": {"procs": procs(session.node), "state": {}}})
+
+
+def _learn(session: Session, processes: Pending, logged: Iterable[Mapping[str, object]]) -> None:
+    session.secrets.learn(secrets.on_node(session.node, session.result(processes), logged))
 
 
 def of_file(path: Path, asked: Asked) -> Logs:
@@ -102,7 +117,7 @@ def of_file(path: Path, asked: Asked) -> Logs:
         raise UsageError(f"cannot read {why}", hint="check the path") from None
     if not reply["exists"]:
         raise UsageError(f"cannot read {path}: {os.strerror(errno.ENOENT)}", hint="check the path")
-    return _logs({**reply, "path": str(path)}, asked, source=str(path), is_file=True)
+    return _logs({**reply, "path": str(path)}, asked, (), source=str(path), is_file=True)
 
 
 @contextmanager
@@ -129,7 +144,9 @@ def _parameters(path: str, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _logs(reply: Mapping[str, Any], asked: Asked, *, source: str, is_file: bool) -> Logs:
+def _logs(
+    reply: Mapping[str, Any], asked: Asked, hidden: Collection[str], *, source: str, is_file: bool
+) -> Logs:
     if not reply["exists"]:
         return Logs(source, is_file, reply["path"], False, (), 0, ())
     known = _known(reply)
@@ -150,7 +167,7 @@ def _logs(reply: Mapping[str, Any], asked: Asked, *, source: str, is_file: bool)
             for number, line in numbered(tail["text"], tail["line"])
             for piece in segments(line)
         ]
-    shown = _last(wrapped.redact_lines(lines, known), asked.lines)
+    shown = _last(wrapped.redact_lines(lines, known, hidden), asked.lines)
     return Logs(source, is_file, reply["path"], True, found, reply["older_boots"], tuple(shown))
 
 
@@ -170,7 +187,8 @@ def _known(reply: Mapping[str, Any]) -> list[tuple[int, str]]:
 
 def follow(session: Session, asked: Asked, say: Any) -> None:
     """New lines as they are written, secrets masked, until interrupted."""
-    state = wrapped.Stream()
+    _learn(session, _ask_processes(session), [])
+    state = wrapped.Stream(secrets=frozenset(session.secrets.values))
 
     def take(event: Mapping[str, Any]) -> None:
         nonlocal state

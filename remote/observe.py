@@ -58,7 +58,7 @@ def generate_request(headers: dict[str, str], timeout_s: float) -> dict[str, Any
 def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, Any]:
     """The parameters of one observation. `probe` also asks the server over HTTP."""
     server = node.server
-    env = dict(server.env)
+    env = secrets.environment_of(server, os.environ)
     sources = wanted_sources(bundle)
     configs = [path for path in (draft_config_path(server), model_config_path(server)) if path]
     wanted: dict[str, Any] = {
@@ -67,7 +67,7 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
         "files": {"root": None, "paths": sources},
         "configs": {"paths": configs},
         "bytecode": {"root": None, "files": bundle_files(bundle), "env": env},
-        "procs": _procs(node),
+        "procs": procs(node),
         "gpus": {"timeout_s": GPU_TIMEOUT_S},
         "log": {
             "path": server.log,
@@ -99,7 +99,7 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
     return wanted
 
 
-def _procs(node: Node) -> dict[str, Any]:
+def procs(node: Node) -> dict[str, Any]:
     return {"port": node.server.port, "command": node.server.command}
 
 
@@ -143,14 +143,19 @@ def _look(session: Session, bundle: bundles.Bundle, *, probe: bool, meanwhile: C
     files = {} if "error" in facts.get("files", {"error": 0}) else facts["files"]
     more = _other_sources(node, facts, files)
     contents, compile_errors = _contents(session, files, bundle_files(bundle), more)
-    return assemble(node, bundle, facts, contents, compile_errors, uid=session.helper.hello["uid"])
+    picture = assemble(node, bundle, facts, contents, compile_errors, uid=session.helper.hello["uid"])
+    logged = [args for args in (picture.boot and picture.boot.args, picture.effective) if args]
+    session.secrets.learn(secrets.on_node(node, facts, logged))
+    return picture
 
 
 def owners_now(session: Session, picture: Picture) -> ownership.Ownership | None:
     """Whose the node's processes are by now. Who holds its GPUs is taken from the picture."""
     node = session.node
-    facts = session.request("observe", {"sections": {"procs": _procs(node)}}, timeout_s=OBSERVE_TIMEOUT_S)
-    return _ownership(node, {**picture.facts, **_printable(facts)}, session.helper.hello["uid"])
+    facts = session.request("observe", {"sections": {"procs": procs(node)}}, timeout_s=OBSERVE_TIMEOUT_S)
+    facts = {**picture.facts, **_printable(facts)}
+    session.secrets.learn(secrets.on_node(node, facts, []))
+    return _ownership(node, facts, session.helper.hello["uid"])
 
 
 def _printable(facts: Facts) -> dict[str, Any]:

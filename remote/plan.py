@@ -139,7 +139,7 @@ def refuse_adjusted_arguments(picture: Picture) -> None:
     found = speculation.normalise(
         picture.version,
         wanted_args(node.server),
-        env=node.server.env,
+        env=secrets.environment_of(node.server, os.environ),
         draft_architectures=picture.draft_architectures,
     )
     if found:

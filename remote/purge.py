@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 from .errors import RefusedError
 from .plan import Plan
 from .push import restore_files
+from .secrets import environment_of
 from .work import Done, Work
 
 
@@ -17,7 +20,7 @@ def purge(work: Work, plan: Plan) -> Done:
     node = work.session.node
     reply = work.change(
         "purge",
-        {"files": list(plan.purge), "env": dict(node.server.env)},
+        {"files": list(plan.purge), "env": environment_of(node.server, os.environ)},
         action=action.id,
         detail=action.detail,
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import os
 import zlib
 from typing import Any
 
 from .errors import RefusedError
 from .plan import Plan, Write
+from .secrets import environment_of
 from .work import Done, Work
 
 IMPORT_TIMEOUT_S = 180.0
@@ -78,7 +80,12 @@ def check_imports(work: Work, plan: Plan, root: str) -> list[str]:
     work.reporter.progress(f"importing {len(paths)} modules")
     replies = work.session.request(
         "import_check",
-        {"modules": list(paths), "env": dict(server.env), "cwd": server.cwd, "timeout_s": IMPORT_TIMEOUT_S},
+        {
+            "modules": list(paths),
+            "env": environment_of(server, os.environ),
+            "cwd": server.cwd,
+            "timeout_s": IMPORT_TIMEOUT_S,
+        },
         timeout_s=IMPORT_TIMEOUT_S + 10,
     )["modules"]
     # It ends at the first that is not imported: what one misses (no torch, too slow), the others miss too.

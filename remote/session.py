@@ -14,6 +14,7 @@ from .helper import Helper, open_helper
 from .inventory import Node
 from .node_errors import translate
 from .pending import Pending
+from .redact import KnownSecrets
 from .ssh import Target, connect
 
 # Longer than any operation that has no limit of its own: an answer that takes longer is lost.
@@ -24,11 +25,15 @@ Event = Callable[[dict[str, Any]], None]
 
 @dataclass
 class Session:
-    """A held resource: the helper running on `node`. Requests raise FixopsError, never NodeError."""
+    """A held resource: the helper running on `node`. Requests raise FixopsError, never NodeError.
+
+    `secrets`: what is read on the node and must not be shown is told to it.
+    """
 
     node: Node
     helper: Helper
     who: str = field(default_factory=lambda: f"{getpass.getuser()}@{socket.gethostname()}")
+    secrets: KnownSecrets = field(default_factory=KnownSecrets)
 
     def request(
         self,
@@ -69,13 +74,13 @@ def target_of(node: Node) -> Target:
 
 
 @contextmanager
-def open_session(node: Node) -> Iterator[Session]:
+def open_session(node: Node, secrets: KnownSecrets | None = None) -> Iterator[Session]:
     """Connect to `node` and start the helper. ConnectError when either does not work."""
     connection = connect(target_of(node))
     try:
         with open_helper(
             connection, node.python, sudo=node.sudo, state_dir=node.state_dir, node=node.name
         ) as helper:
-            yield Session(node, helper)
+            yield Session(node, helper, secrets=secrets or KnownSecrets())
     finally:
         connection.close()

@@ -127,7 +127,7 @@ class Work:
             "command": self.command,
             "who": self.session.who,
             "action": action,
-            "detail": detail,
+            "detail": self.session.secrets.clean(detail),
         }
 
 

@@ -27,6 +27,7 @@ from remote.errors import (
     worst,
 )
 from remote.node_errors import translate
+from remote.redact import KnownSecrets
 from tests import pictures
 
 
@@ -171,7 +172,7 @@ def nodes(*names: str) -> list[Any]:
 @pytest.fixture
 def no_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """The session of a node is the node itself."""
-    monkeypatch.setattr(cli, "open_session", contextlib.nullcontext)
+    monkeypatch.setattr(cli, "open_session", lambda node, _: contextlib.nullcontext(node))
 
 
 @pytest.mark.usefixtures("no_sessions")
@@ -230,7 +231,7 @@ def test_a_message_always_names_its_node_by_the_inventorys_name(capsys: pytest.C
 def test_secrets_are_in_no_document_and_no_message(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "_known_secrets", {"sk-hunter2"})
+    monkeypatch.setattr(cli, "_known", KnownSecrets({"sk-hunter2"}))
     error = RefusedError(
         "n: --api-key sk-hunter2 is wrong", hint="not sk-hunter2", data={"diff": "+ sk-hunter2"}
     )

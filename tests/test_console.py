@@ -70,7 +70,8 @@ def reported() -> None:
 
 def diagnosed() -> None:
     found = conclude(changes.node())
-    diagnose.show(found, verbose=True, clean=lambda text: f"{text} {SAID}")
+    says = replace(found.hypotheses[0], claim=SAID, says=SAID, evidence=(Evidence(SAID, SAID),))
+    diagnose.show(replace(found, hypotheses=(says,), answer=SAID, next=SAID), verbose=True)
 
 
 VIEWS: dict[str, Callable[[], object]] = {
@@ -87,12 +88,8 @@ VIEWS: dict[str, Callable[[], object]] = {
     "history": lambda: show.history(history(outcome="ok")),
     "history, error": lambda: show.history(history(outcome="error", error={"message": SAID})),
     "history, none": lambda: show.history(History(SAID, ())),
-    "logs": lambda: logs.show(
-        Logs("n", False, "/l", True, (), 0, ((1, SAID),)), errors=False, args=False, clean=0
-    ),
-    "logs, none": lambda: logs.show(
-        Logs("n", False, SAID, False, (), 0, ()), errors=False, args=False, clean=0
-    ),
+    "logs": lambda: logs.show(Logs("n", False, "/l", True, (), 0, ((1, SAID),)), errors=False, args=False),
+    "logs, none": lambda: logs.show(Logs("n", False, SAID, False, (), 0, ()), errors=False, args=False),
     "message": lambda: show.message(SAID),
     "plan": lambda: print_plan(console(), "blackwell", plan()),
     "raw": lambda: show.raw(SAID),

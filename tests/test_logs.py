@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ import pytest
 from remote import logs
 from remote.errors import UsageError
 from remote.logs import Asked
+from remote.redact import KnownSecrets
 from remote.render import logs as render
 from remote.render.logs import show
 from remote.session import Session
@@ -129,7 +131,7 @@ def test_of_a_crash_loop_the_newest_boots_are_shown_with_their_numbers(
     found = logs.of_file(written(tmp_path, text), Asked())
     assert [boot.args["port"] for boot in found.boots] == [*range(81, 181)]
     assert found.to_json()["older_boots"] == 80
-    show(found, errors=True, args=False, clean=None)
+    show(found, errors=True, args=False)
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith("80 older boots")
     assert [line.split()[0] for line in out[2:102]] == [str(number) for number in range(81, 181)]
@@ -142,7 +144,7 @@ def test_a_server_that_accepts_nothing_is_shown_as_one(
     for length, said in (("1.00", True), ("1.40", False)):
         lines = f"[2026-11-29 10:01:00] Decode batch, accept len: {length}, x\n" * 3
         found = logs.of_file(written(tmp_path, record() + READY + lines), Asked())
-        render.show(found, errors=False, args=False, clean=None)
+        render.show(found, errors=False, args=False)
         assert ("accepts nothing: inv runbook accept-length-low" in capsys.readouterr().out) is said
 
 
@@ -181,8 +183,16 @@ class Following:
 
     node = NODE
 
-    def __init__(self, *events: dict[str, Any]) -> None:
-        self.events = events
+    def __init__(self, *events: dict[str, Any], processes: dict[str, Any] | None = None) -> None:
+        self.events, self.processes, self.secrets = events, processes or {}, KnownSecrets()
+
+    def submit(self, op: str, params: dict[str, Any]) -> str:
+        assert op == "observe"
+        return " ".join(sorted(params["sections"]))
+
+    def result(self, pending: str) -> dict[str, Any]:
+        assert pending == "procs state"
+        return self.processes
 
     def request(self, op: str, params: dict[str, Any], *, on_event: Any, **_: Any) -> None:
         assert (op, params["path"], params["follow"]) == ("tail", NODE.server.log, True)
@@ -203,6 +213,17 @@ def test_a_log_that_is_followed_is_clean_and_shown_to_its_end() -> None:
     text = "".join(shown)
     assert text.endswith("port=8000, tp_size=1)\nnexnew *** end")
     assert key not in text.replace("\n", "")
+
+
+def test_a_log_that_is_followed_does_not_show_what_a_colleague_set() -> None:
+    entry = NODE.server.model_copy(update={"args": {"served-model-name": "${PLACE}"}})
+    process = {"argv": ["python", "--served-model-name", "north-attic"], "env": None}
+    session = Following({"log": "on north-attic\n"}, processes={"procs": {"processes": [process]}})
+    session.node = replace(NODE, server=entry)
+    shown: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        logs.follow(cast("Session", session), Asked(), shown.append)
+    assert "".join(shown) == "on ***\n"
 
 
 def test_lines_are_numbered_as_the_file_has_them(tmp_path: Path) -> None:

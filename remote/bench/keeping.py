@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
-from .. import secrets
 from ..errors import LockedError
-from ..redact import clean_tree, cleaner
+from ..redact import clean_tree
 from ..reporting import Reporter
 from ..session import Session
 from ..work import locked
@@ -20,8 +18,7 @@ LOCK_WAIT_S = 5.0
 def keep(session: Session, reporter: Reporter, found: Bench) -> Bench:
     """Store the run and tell the node's journal. A run that was stopped gets no name."""
     found = replace(found, saved_as=None if found.interrupted else found.saved_as)
-    clean = cleaner(secrets.values(session.node.server, os.environ))
-    path = baselines.keep(clean_tree(found.document(), clean), save_as=found.saved_as)
+    path = baselines.keep(clean_tree(found.document(), session.secrets.clean), save_as=found.saved_as)
     _journal(session, reporter, found)
     return replace(found, kept=str(path))
 

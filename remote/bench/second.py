@@ -9,6 +9,7 @@ by the interpreter that runs the server. It knows no verifications per request, 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from ..intent import http_host, uses_tls
 from ..inventory import Node
 from ..picture import Picture
 from ..reporting import Reporter
+from ..secrets import environment_of
 from ..session import Session
 from ..sglang import benchreport, metrics
 from . import drive, meanwhile
@@ -58,7 +60,7 @@ def opinion(
             "module": module,
             "args": arguments(session, options.plan),
             "dataset": dataset(options.plan),
-            "env": {**session.node.server.env, **_key(session)},
+            "env": {**environment_of(session.node.server, os.environ), **_key(session)},
             "cwd": session.node.server.cwd,
         },
         timeout_s=options.plan.limit_s,

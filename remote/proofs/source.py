@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from .. import wiring
 from ..checks import Check, Evidence, failed, passed, skipped, unknown
 from ..fixes import FileState
 from ..picture import Picture
+from ..secrets import environment_of, missing
 
 _DEPLOY = "inv deploy-fix"
 
@@ -48,6 +50,12 @@ def file(picture: Picture) -> Check:
         remedy = _remedy(picture, "inv diagnose")
         return failed(id, expected, shadowed.text, shadowed, *evidence, remedy=remedy)
     picture.section("procs")
+    unset = _unset(picture) if _launcher(picture) else []
+    if unset:
+        meant = picture.node.server.env["PYTHONPATH"]
+        why = f"its PYTHONPATH is to be {meant}, and {unset[0]} is not set in your environment"
+        remedy = f"export {unset[0]}, then: {_remedy(picture, 'inv verify')}"
+        return unknown(id, expected, why, *evidence, remedy=remedy)
     unread = _unread(picture, others=len(others))
     if unread:
         return unknown(id, expected, unread, *evidence, remedy=_remedy(picture, "inv restart"))
@@ -79,9 +87,9 @@ def _other_interpreter(picture: Picture) -> Evidence | None:
         return Evidence(f"{where}/exe", f"the running server's interpreter is {raw['exe']}")
     env = raw.get("env") or {}
     login = (picture.facts.get("node") or {}).get("pythonpath") or ""
-    meant = picture.node.server.env.get("PYTHONPATH", login)
+    meant = environment_of(picture.node.server, os.environ).get("PYTHONPATH", login)
     found = env.get("PYTHONPATH") or ""
-    if raw.get("env") is not None and found != meant:
+    if raw.get("env") is not None and found != meant and not _unset(picture):
         return Evidence(
             f"{where}/environ",
             f"the running server has PYTHONPATH={found or '(unset)'}, not {meant or '(unset)'}",
@@ -92,6 +100,11 @@ def _other_interpreter(picture: Picture) -> Evidence | None:
             f"{where}/cwd", f"the running server was started in {raw['cwd']}, which holds an sglang"
         )
     return None
+
+
+def _unset(picture: Picture) -> list[str]:
+    """What the inventory's PYTHONPATH names and is not set here."""
+    return missing(picture.node.server.env.get("PYTHONPATH", ""), os.environ)
 
 
 def _binary(exe: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -20,10 +19,8 @@ _MODES = {"eager": "prefill (eager)", "graph": "decode (CUDA graph)", "overlap":
 _WORDS = {"match": ("right", "pass"), "mismatch": ("WRONG", "fail"), "crash": ("DIES", "fail")}
 _ANSWERS = {"holds": ("HOLDS", "fail"), "unknown": ("????", "unknown"), "refuted": ("no", "pass")}
 
-Clean = Callable[[str], str]
 
-
-def show(result: Diagnosis, *, verbose: bool, clean: Clean) -> None:
+def show(result: Diagnosis, *, verbose: bool) -> None:
     """One page. Evidence of what holds and of what is open; of everything with `verbose`."""
     out = console()
     fix = result.picture.bundle.name
@@ -31,13 +28,11 @@ def show(result: Diagnosis, *, verbose: bool, clean: Clean) -> None:
     out.print()
     _wiring(out, result)
     out.print()
-    _hypotheses(out, result, verbose=verbose, clean=clean)
+    _hypotheses(out, result, verbose=verbose)
     out.print()
     style = "fail" if result.cause is not None else "heading"
-    out.print(Text.assemble(("answer: ", style), clean(result.answer)), soft_wrap=True)
-    out.print(
-        Text.assemble(("next:   ", "heading"), next_step(clean(result.next), result.node)), soft_wrap=True
-    )
+    out.print(Text.assemble(("answer: ", style), result.answer), soft_wrap=True)
+    out.print(Text.assemble(("next:   ", "heading"), next_step(result.next, result.node)), soft_wrap=True)
 
 
 def _table() -> Table:
@@ -74,7 +69,7 @@ def _gets(mode: Mode) -> Text:
     return text
 
 
-def _hypotheses(out: Console, result: Diagnosis, *, verbose: bool, clean: Clean) -> None:
+def _hypotheses(out: Console, result: Diagnosis, *, verbose: bool) -> None:
     table = _table()
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -82,22 +77,22 @@ def _hypotheses(out: Console, result: Diagnosis, *, verbose: bool, clean: Clean)
     order = list(_ANSWERS)
     for each in sorted(result.hypotheses, key=lambda hypothesis: order.index(hypothesis.verdict)):
         word, style = _ANSWERS[each.verdict]
-        body = _body(each, result.node, verbose=verbose, clean=clean)
+        body = _body(each, result.node, verbose=verbose)
         table.add_row(Text(word, style=style), each.id, body)
     out.print(table)
 
 
-def _body(each: Hypothesis, node: str, *, verbose: bool, clean: Clean) -> Text:
+def _body(each: Hypothesis, node: str, *, verbose: bool) -> Text:
     if each.verdict == "refuted" and not verbose:
-        return Text(clean(each.says), style="quiet")
-    text = Text(clean(each.claim), style="heading")
-    text.append(f"\n{clean(each.says)}", style="")
+        return Text(each.says, style="quiet")
+    text = Text(each.claim, style="heading")
+    text.append(f"\n{each.says}", style="")
     for evidence in each.evidence[:SHOWN_EVIDENCE]:
-        text.append(f"\n  {clean(evidence.source)}: ", style="quiet")
-        text.append(clean(evidence.text))
+        text.append(f"\n  {evidence.source}: ", style="quiet")
+        text.append(evidence.text)
     more = len(each.evidence) - SHOWN_EVIDENCE
     if more > 0:
         text.append(f"\n  and {more} more (--json shows all)", style="quiet")
     if each.remedy:
-        text.append("\nnext: ", style="heading").append(next_step(clean(each.remedy), node))
+        text.append("\nnext: ", style="heading").append(next_step(each.remedy, node))
     return text

@@ -14,7 +14,7 @@ from .console import console
 _STYLES = {"ready": "pass", "failed": "fail", "starting": "unknown", "stopped": "quiet", "unknown": "unknown"}
 
 
-def show(result: Logs, *, errors: bool, args: bool, clean: object) -> None:
+def show(result: Logs, *, errors: bool, args: bool) -> None:
     """The boots; with `errors` the last boot's first cause, with `args` its arguments, else its lines."""
     out = console()
     if not result.exists:
@@ -28,8 +28,7 @@ def show(result: Logs, *, errors: bool, args: bool, clean: object) -> None:
         _args(out, last)
     else:
         for number, text in result.lines:
-            shown = clean(text) if callable(clean) else text
-            out.print(Text.assemble((f"{number:>7} ", "quiet"), Text.from_ansi(shown)), soft_wrap=True)
+            out.print(Text.assemble((f"{number:>7} ", "quiet"), Text.from_ansi(text)), soft_wrap=True)
 
 
 def _boots(out: Console, result: Logs) -> None:

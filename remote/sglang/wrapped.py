@@ -42,15 +42,17 @@ def _clean(text: str, secrets: Collection[str]) -> str:
     return "\n".join(lines)
 
 
-def redact_lines(shown: Sequence[tuple[int, str]], known: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-    """The numbered lines `shown` without secrets. `known`: the lines of the log that hold its records,
-    whole as they were wrapped. Neighbours are looked at together."""
+def redact_lines(
+    shown: Sequence[tuple[int, str]], known: Sequence[tuple[int, str]], secrets: Collection[str] = ()
+) -> list[tuple[int, str]]:
+    """The numbered lines `shown` without secrets, of which `secrets` are known already. `known`: the lines of
+    the log that hold its records, whole as they were wrapped. Neighbours are looked at together."""
     sources = list(records.scan(known))
     inside = {number for source in sources for number in range(source.line, source.last_line + 1)}
     wanted = {number for number, _ in shown}
     # A part of a record is masked as a part of it.
     context = [(number, text) for number, text in known if number in inside and number not in wanted]
-    secrets = secrets_in(sources)
+    secrets = {*secrets, *secrets_in(sources)}
     cleaned: list[tuple[int, str]] = []
     for run in _runs(sorted([*shown, *context], key=lambda line: line[0])):
         texts = _clean("\n".join(text for _, text in run), secrets).split("\n")

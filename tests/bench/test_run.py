@@ -22,6 +22,7 @@ from remote.errors import ExitCode, InterruptedByUser, UnhealthyError, UsageErro
 from remote.ownership import Group, Ownership, Process
 from remote.picture import Picture
 from remote.proofs import prove
+from remote.redact import KnownSecrets
 from remote.reporting import Silent
 from remote.session import Session
 from tests import pictures
@@ -270,7 +271,7 @@ def test_the_api_key_goes_along_and_is_kept_nowhere(
     with place(tmp_path) as here:
         args = {"api-key": "${BENCH_KEY}"}
         keyed = replace(here.session.node, server=here.session.node.server.model_copy(update={"args": args}))
-        here.session.node = keyed
+        here.session.node, here.session.secrets = keyed, KnownSecrets(["hunter2hunter2"])
         # A server that shows its key in a place where nobody would look for one.
         here.server.info["tokenizer_path"] = "/models/hunter2hunter2"
         found = here.measure(Options(asked(prompts)))

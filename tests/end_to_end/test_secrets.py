@@ -11,28 +11,45 @@ import pytest
 from tests.end_to_end.kit import Practice, Ran
 
 KEY, TOKEN = "kq7-Zr4mWpt9Xv2LcE", "tb3_Hn8yJf5Sd1Qa6U"
-GIVEN = {"E2E_API_KEY": KEY, "E2E_TOKEN": TOKEN}
+# Of an argument and a variable whose names tell nobody that they hold a secret.
+MODEL, PLACE = "quiet-quail-v3", "north-attic-shelf"
+GIVEN = {"E2E_API_KEY": KEY, "E2E_TOKEN": TOKEN, "E2E_MODEL": MODEL, "E2E_PLACE": PLACE}
+SECRETS = (KEY, TOKEN, MODEL, PLACE)
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("verify", "--json"),
     ("verify", "--verbose"),
     ("status", "--json"),
     ("logs", "--lines", "400"),
     ("logs", "--args"),
+    ("logs", "--args", "--json"),
     ("logs", "--grep", "api_key"),
+    ("logs", "--grep", "server_args", "--json"),
+    ("diagnose", "--verbose"),
+    ("diagnose", "--json"),
     ("history", "--json"),
-    ("deploy-fix", "--dry-run"),
+)
+# Those need the variables.
+DEPLOYS: tuple[tuple[str, ...], ...] = (
+    ("deploy-fix", "--from-pristine", "--dry-run"),
     ("deploy-fix", "--yes", "--json"),
+)
+# A colleague sees the processes of the server that somebody else started.
+COLLEAGUES: tuple[tuple[str, ...], ...] = (
+    ("stop", "--dry-run"),
+    ("stop", "--dry-run", "--json"),
+    ("deploy-fix", "--dry-run", "--json"),
 )
 
 
 @pytest.fixture(scope="module")
 def secretive(practice: Practice, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An inventory with a key among the arguments and a token in the environment."""
+    """An inventory with references among the arguments and in the environment."""
 
     def change(content: dict[str, Any]) -> None:
         server = content["servers"]["practice-eagle3"]
         server["args"]["api-key"] = "${E2E_API_KEY}"
-        server["env"] = {"HF_TOKEN": "${E2E_TOKEN}"}
+        server["args"]["served-model-name"] = "kimi-${E2E_MODEL}"
+        server["env"] = {"HF_TOKEN": "${E2E_TOKEN}", "PYTHONPATH": "${E2E_PLACE}"}
 
     return practice.inventory(tmp_path_factory.mktemp("mine") / "inventory.yaml", change)
 
@@ -40,7 +57,12 @@ def secretive(practice: Practice, tmp_path_factory: pytest.TempPathFactory) -> s
 def holding(folder: Path) -> list[Path]:
     """The files below this folder that hold a secret."""
     files = [path for path in folder.rglob("*") if path.is_file()]
-    return [path for path in files if any(secret.encode() in path.read_bytes() for secret in (KEY, TOKEN))]
+    return [path for path in files if any(secret.encode() in path.read_bytes() for secret in SECRETS)]
+
+
+def leaking(shown: dict[tuple[str, ...], Ran]) -> list[tuple[str, ...]]:
+    """The commands that showed a secret."""
+    return [words for words, ran in shown.items() if any(one in ran.out + ran.err for one in SECRETS)]
 
 
 def test_a_variable_that_is_not_set_is_told_before_anything_is_touched(
@@ -61,9 +83,8 @@ def test_secrets_are_nowhere(practice: Practice, secretive: str, tmp_path: Path)
     arguments = Path(f"/proc/{practice.server_pid()}/cmdline").read_bytes().split(b"\0")
     assert arguments[arguments.index(b"--api-key") + 1] == KEY.encode()
     assert f"HF_TOKEN={TOKEN}".encode() in Path(f"/proc/{practice.server_pid()}/environ").read_bytes()
-    shown.update({words: practice.inv(*words, *named, env=env) for words in COMMANDS})
-    leaks = [w for w, ran in shown.items() if KEY in ran.out + ran.err or TOKEN in ran.out + ran.err]
-    assert leaks == []
+    shown.update({words: practice.inv(*words, *named, env=env) for words in COMMANDS + DEPLOYS})
+    assert leaking(shown) == []
     assert holding(practice.state) == []
     assert holding(tmp_path) == []
     stored = [json.loads(path.read_text()) for path in practice.state.glob("boots/*/boot.json")]
@@ -72,13 +93,24 @@ def test_secrets_are_nowhere(practice: Practice, secretive: str, tmp_path: Path)
     assert {words: ran.code for words, ran in shown.items() if ran.code} == {}
 
 
+def test_a_colleague_who_has_not_set_the_variables_is_not_shown_them(
+    practice: Practice, secretive: str
+) -> None:
+    practice.inv("deploy-fix", "--yes", "--inventory", secretive, env=GIVEN)
+    line = Path(f"/proc/{practice.server_pid()}/cmdline").read_bytes()
+    assert f"kimi-{MODEL}".encode() in line.split(b"\0")
+    shown = {words: practice.inv(*words, "--inventory", secretive) for words in COMMANDS + COLLEAGUES}
+    assert leaking(shown) == []
+    assert "kimi-***" in shown[("logs", "--args", "--json")].out
+    assert "kimi-***" in shown[("stop", "--dry-run", "--json")].out
+
+
 def test_a_failing_start_does_not_tell_them_either(practice: Practice, secretive: str) -> None:
     practice.settings(faults={"nccl": True})
     try:
         for words in (("restart", "--yes"), ("restart", "--yes", "--json"), ("logs", "--errors", "--json")):
             ran = practice.inv(*words, "--inventory", secretive, env=GIVEN).is_(0 if "logs" in words else 6)
-            assert KEY not in ran.out + ran.err
-            assert TOKEN not in ran.out + ran.err
+            assert leaking({words: ran}) == []
     finally:
         practice.settings()
     assert holding(practice.state) == []

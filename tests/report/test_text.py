@@ -9,7 +9,7 @@ import pytest
 
 from remote.checks import Check, Evidence
 from remote.errors import UsageError
-from remote.redact import cleaner
+from remote.redact import KnownSecrets
 from remote.render import report as render
 from remote.render.report.clean import cleaned, printable
 from remote.render.report.text import text
@@ -68,7 +68,7 @@ def test_secrets_are_in_no_part_of_the_page(tmp_path: Path) -> None:
     secret = "hunter2-hunter2"
     check = Check("log.errors", "fail", "none", f"--api-key {secret}", (Evidence("log", f"key {secret}"),))
     found = report(checks=(check,), deploy=deploy(who=f"x {secret}", later=(secret,)), answer=secret)
-    written = render.write(found, cleaner([secret]), str(tmp_path / "page.html"))
+    written = render.write(found, KnownSecrets([secret]).clean, str(tmp_path / "page.html"))
     assert secret not in (tmp_path / "page.html").read_text()
     assert secret not in written.text
     assert secret not in str(written.to_json())

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
+
+from ...redact import clean_tree
 
 Value = TypeVar("Value")
 
@@ -24,14 +25,5 @@ def printable(text: str) -> str:
 
 def cleaned(value: Value, clean: Callable[[str], str]) -> Value:
     """The same value with every text in it passed through `clean` and made printable."""
-    found: Any = value
-    if isinstance(value, str):
-        found = printable(clean(value))
-    elif is_dataclass(value) and not isinstance(value, type):
-        parts = {each.name: cleaned(getattr(value, each.name), clean) for each in fields(value)}
-        found = replace(value, **parts)
-    elif isinstance(value, Mapping):
-        found = {cleaned(key, clean): cleaned(item, clean) for key, item in value.items()}
-    elif isinstance(value, list | tuple):
-        found = type(value)(cleaned(item, clean) for item in value)
-    return found  # type: ignore[no-any-return]
+    found: Value = clean_tree(value, lambda text: printable(clean(text)), keys=True)
+    return found
