@@ -50,6 +50,14 @@ def skipped(id: str, expected: str, why: str, *evidence: Evidence) -> Check:
     return Check(id, "skip", expected, why, evidence)
 
 
+def tally(checks: Iterable[Check]) -> str:
+    """How many there are of each verdict: `19 passed, 1 failed, 1 skipped`."""
+    verdicts = [check.verdict for check in checks]
+    words = {"pass": "passed", "fail": "failed", "unknown": "unknown", "skip": "skipped"}
+    counts = [(sum(each == verdict for each in verdicts), word) for verdict, word in words.items()]
+    return ", ".join(f"{count} {word}" for count, word in counts if count or word == "passed")
+
+
 def exit_code(checks: Iterable[Check]) -> ExitCode:
     """7 if any failed, else 8 if any is unknown, else 0. No check at all is unknown, not a pass."""
     verdicts = {check.verdict for check in checks}

@@ -109,11 +109,11 @@ class Outcome:
         return self.error or (self.result.failure if isinstance(self.result, Failing) else None)
 
     def to_json(self) -> dict[str, Any]:
-        if self.error is None:
-            assert self.result is not None
-            return self.result.to_json()
-        found = self.result.to_json() if self.result else {"node": self.node, **self.error.data}
-        return {**found, "error": error_json(self.error)}
+        failure = self.failure
+        found = {"node": self.node, **failure.data} if failure else {}
+        if self.result is not None:
+            found = self.result.to_json()
+        return {**found, "error": error_json(failure)} if failure else found
 
 
 def error_json(error: FixopsError) -> dict[str, Any]:

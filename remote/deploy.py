@@ -11,14 +11,13 @@ from .bundles import Bundle
 from .checks import Check
 from .errors import ExitCode, UnhealthyError
 from .interrupted import observe_settled
-from .observe import observe
 from .picture import Picture
 from .plan import Plan, build, refuse_several_nodes
 from .pristine import from_pristine
 from .proofs import prove
 from .purge import purge
 from .push import check_imports, push
-from .relaunch import relaunch
+from .relaunch import attempt, observe_after
 from .reporting import Reporter
 from .session import Session
 from .verify import wiring_json
@@ -33,7 +32,10 @@ Confirm = Callable[[Plan], bool]
 
 @dataclass(frozen=True)
 class Deployed:
-    """`actions` as done, or as planned on a dry run; `checks` of the state afterwards."""
+    """`actions` as done, or as planned on a dry run; `checks` of the state afterwards.
+
+    `stopped`: the server did not come up.
+    """
 
     node: str
     deploy_id: str | None
@@ -42,6 +44,7 @@ class Deployed:
     picture: Picture
     dry_run: bool
     benches: Benches | None = None
+    stopped: UnhealthyError | None = None
 
     @property
     def exit_code(self) -> ExitCode:
@@ -55,7 +58,9 @@ class Deployed:
 
     @property
     def failure(self) -> UnhealthyError | None:
-        """It came up, and does not generate."""
+        """It did not come up, or it came up and does not generate."""
+        if self.stopped is not None:
+            return self.stopped
         failed = (each for each in self.checks if each.id == "health.generate" and each.verdict == "fail")
         check = None if self.dry_run else next(failed, None)
         if check is None:
@@ -74,6 +79,7 @@ class Deployed:
             "actions": list(self.actions),
             "checks": [check.to_json() for check in self.checks],
             "wiring": wiring_json(self.picture),
+            **(self.stopped.data if self.stopped else {}),
             **({"bench": self.benches.to_json()} if self.benches else {}),
         }
 
@@ -122,12 +128,16 @@ def deploy_fix(
         benches = around.before(session, picture, found, reporter, bench)
     command = f"deploy-fix {bundle.name}"
     with locked(session, command, reporter, seen=picture, ends=plan.to_end, wait_s=wait_s) as work:
-        apply(work, plan, picture)
-        after = observe(session, bundle)
+        stopped = apply(work, plan, picture)
+        after = observe_after(session, bundle, stopped)
+        found = prove(after)
+        work.verified(found)
     actions = tuple(each.to_json() for each in work.actions)
     # A run that only waited for a server that was loading is no deploy: there is nothing to go back from.
     deploy_id = work.deploy_id if plan.changes else None
-    done = Deployed(name, deploy_id, actions, tuple(prove(after)), after, False)
+    done = Deployed(name, deploy_id, actions, tuple(found), after, False, stopped=stopped)
+    if stopped is not None:
+        return done
     return _measured(session, reporter, done, bench, benches)
 
 
@@ -143,11 +153,12 @@ def _measured(
     return replace(done, benches=found)
 
 
-def apply(work: Work, plan: Plan, picture: Picture) -> None:
-    """Carry the plan out, in its order. Stops at the first action that does not come true."""
+def apply(work: Work, plan: Plan, picture: Picture) -> UnhealthyError | None:
+    """Carry the plan out, in its order. Stops at the first action that does not come true: an error, which is
+    returned where it is the server that does not come up."""
     work.actions.extend(push(work, plan, picture.version))
     work.actions.append(purge(work, plan))
     if plan.code and picture.root:
         for line in check_imports(work, plan, picture.root):
             work.reporter.note(f"import check: {line}")
-    relaunch(work, plan)
+    return attempt(work, plan)

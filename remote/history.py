@@ -30,8 +30,9 @@ class History:
         return [
             {
                 **{key: begin.get(key) for key in kept},
+                "detail": (end or begin).get("detail"),
                 "outcome": (end or {}).get("outcome", "unknown"),
-                "error": (end or {}).get("error"),
+                "error": (end or {}).get("message"),
             }
             for begin, end in journal.actions(self.entries)
         ]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from .bundles import Bundle
+from .errors import FixopsError, UnhealthyError
 from .free import free_gpus
 from .health import wait_ready
 from .intent import our_gpus
 from .kill import kill_stale
+from .observe import observe
+from .picture import Picture
 from .plan import Plan
+from .running import Boot
+from .session import Session
 from .start import start_server
-from .work import Work, unchanged
+from .work import Done, Work, unchanged
 
 
 def relaunch(work: Work, plan: Plan) -> None:
@@ -25,4 +31,32 @@ def relaunch(work: Work, plan: Plan) -> None:
     if awaited is None:
         work.actions.append(unchanged(plan.action("health")))
     else:
-        work.actions.append(wait_ready(work.session, awaited, work.reporter))
+        work.actions.append(come_up(work, awaited))
+
+
+def attempt(work: Work, plan: Plan) -> UnhealthyError | None:
+    """`relaunch`, and the reason where the server does not come up: what the node is like then is to be read
+    all the same."""
+    try:
+        relaunch(work, plan)
+    except UnhealthyError as error:
+        error.data = {**work.told(), **error.data}
+        return error
+    return None
+
+
+def observe_after(session: Session, bundle: Bundle, stopped: UnhealthyError | None) -> Picture:
+    """The node after the change. Where it cannot be read any more, `stopped` is what is told."""
+    try:
+        return observe(session, bundle)
+    except (FixopsError, KeyboardInterrupt):
+        if stopped is not None:
+            raise stopped from None
+        raise
+
+
+def come_up(work: Work, boot: Boot) -> Done:
+    """The wait for a boot, journalled: UnhealthyError with the first cause when it fails."""
+    return work.watched(
+        "health", "wait until it generates", lambda: wait_ready(work.session, boot, work.reporter)
+    )

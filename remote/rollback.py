@@ -11,10 +11,9 @@ from . import checks
 from .bundles import Bundle
 from .cache import Contents
 from .checks import Check
-from .errors import ExitCode, RefusedError
+from .errors import ExitCode, RefusedError, UnhealthyError
 from .fixes import text_diff
 from .interrupted import observe_settled
-from .observe import observe
 from .picture import Picture
 from .plan import (
     Action,
@@ -29,7 +28,7 @@ from .proofs import prove
 from .proofs.restored import restored
 from .purge import purge
 from .push import restore_files
-from .relaunch import relaunch
+from .relaunch import attempt, observe_after
 from .replaced import contents
 from .reporting import Reporter
 from .session import Session
@@ -53,10 +52,18 @@ class RolledBack:
     checks: tuple[Check, ...]
     picture: Picture
     dry_run: bool
+    # The server did not come up.
+    stopped: UnhealthyError | None = None
 
     @property
     def exit_code(self) -> ExitCode:
+        if self.stopped is not None:
+            return self.stopped.exit_code
         return ExitCode.OK if self.dry_run else checks.exit_code(self.checks)
+
+    @property
+    def failure(self) -> UnhealthyError | None:
+        return self.stopped
 
     @property
     def changed(self) -> bool:
@@ -69,6 +76,7 @@ class RolledBack:
             "actions": list(self.actions),
             "checks": [check.to_json() for check in self.checks],
             "wiring": wiring_json(self.picture),
+            **(self.stopped.data if self.stopped else {}),
         }
 
 
@@ -109,11 +117,13 @@ def rollback(
         confirm(plan)
     name = f"rollback {manifest['id']}"
     with locked(session, name, reporter, seen=picture, ends=plan.to_end, wait_s=wait_s) as work:
-        read_back = _apply(work, plan, manifest, force=force) or stands
-        after = observe(session, bundle)
-    found = restored(prove(after), after, manifest, read_back)
+        read_back = _put_back_all(work, plan, manifest, force=force) or stands
+        stopped = attempt(work, plan)
+        after = observe_after(session, bundle, stopped)
+        found = restored(prove(after), after, manifest, read_back)
+        work.verified(found)
     actions = tuple(each.to_json() for each in work.actions)
-    return RolledBack(node.name, manifest["id"], actions, tuple(found), after, False)
+    return RolledBack(node.name, manifest["id"], actions, tuple(found), after, False, stopped)
 
 
 def choose(picture: Picture, to: str | None) -> Manifest:
@@ -211,14 +221,13 @@ def _refuse_changed(node: str, todo: Sequence[Differing], *, force: bool) -> Non
         )
 
 
-def _apply(work: Work, plan: Plan, manifest: Manifest, *, force: bool) -> list[dict[str, Any]]:
-    """Restore, purge, start again; returns what the restore read back of each file, [] without one."""
+def _put_back_all(work: Work, plan: Plan, manifest: Manifest, *, force: bool) -> list[dict[str, Any]]:
+    """Restore and purge; returns what the restore read back of each file, [] without one."""
     action = plan.action("restore")
     files = _put_back(work, action, manifest, force=force) if action.would_change else []
     if not files:
         work.actions.append(unchanged(action))
     work.actions.append(purge(work, plan))
-    relaunch(work, plan)
     return files
 
 

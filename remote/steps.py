@@ -31,7 +31,7 @@ from .plan import (
 )
 from .purge import purge
 from .push import check_imports, push
-from .relaunch import relaunch
+from .relaunch import come_up, relaunch
 from .reporting import Reporter
 from .running import boot_of, not_its_own
 from .session import Session
@@ -210,7 +210,7 @@ def start_only(
         work.actions.append(done)
         if not boot.alive:
             # Nothing is waited for: it says at once why the server ended.
-            wait_ready(work.session, boot, work.reporter)
+            come_up(work, boot)
 
     return _carry_out(session, picture, plan, reporter, "start", confirm, dry_run, wait_s, act)
 

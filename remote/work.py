@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from .errors import FixopsError, InterruptedByUser, NodeError
+from .checks import Check, exit_code, tally
+from .errors import ExitCode, FixopsError, InterruptedByUser, NodeError
 from .node_errors import translate
 from .observe import owners_now
 from .ownership import Process, news
@@ -119,6 +120,34 @@ class Work:
         reply = self.session.request(op, params, timeout_s=timeout_s, on_event=on_event, journal=journal)
         self.begun[action] = True
         return reply
+
+    def watched(self, action: str, detail: str, step: Callable[[], Done]) -> Done:
+        """A step that changes nothing and may fail, journalled all the same: how a start went is for whoever
+        comes after. Nobody waits for the journal; one that cannot be written spoils nothing."""
+        entry = self.journal(action, detail)
+        self._append({**entry, "phase": "begin"})
+        try:
+            done = step()
+        except FixopsError as error:
+            message = self.session.secrets.clean(error.message)
+            end = {"outcome": "error", "kind": error.code, "message": message}
+            self._append({**entry, "phase": "end", **end})
+            raise
+        detail, outcome = self.session.secrets.clean(done.detail), "ok" if done.known else "unknown"
+        self._append({**entry, "phase": "end", "outcome": outcome, "detail": detail})
+        return done
+
+    def verified(self, checks: Sequence[Check]) -> None:
+        """The verdict on what was done, for the journal."""
+        outcome = {ExitCode.OK: "ok", ExitCode.CHECK_FAILED: "failed"}.get(exit_code(checks), "unknown")
+        not_passed = [each.id for each in checks if each.verdict in ("fail", "unknown")]
+        detail = tally(checks) + (f": {', '.join(not_passed)}" if not_passed else "")
+        entry = self.journal("verify", detail)
+        self._append({**entry, "phase": "begin"}, {**entry, "phase": "end", "outcome": outcome})
+
+    def _append(self, *entries: dict[str, Any]) -> None:
+        with suppress(NodeError):
+            self.session.submit("journal_append", {"entries": list(entries)})
 
     def journal(self, action: str, detail: str) -> dict[str, Any]:
         """Who does what in which deploy: what is written on the node before and after."""

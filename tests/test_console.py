@@ -48,8 +48,8 @@ def guarded() -> Any:
 
 
 def history(**more: Any) -> History:
-    begin = {"phase": "begin", "time": 1.0, "who": "a@b", "command": "c", "action": "push", "deploy_id": "d"}
-    return History("blackwell", ({**begin, "detail": SAID}, {**begin, "phase": "end", **more}))
+    both = {"time": 1.0, "who": "a@b", "command": "c", "action": "push", "deploy_id": "d", "detail": SAID}
+    return History("blackwell", ({**both, "phase": "begin"}, {**both, "phase": "end", **more}))
 
 
 def status() -> Status:
@@ -86,7 +86,7 @@ VIEWS: dict[str, Callable[[], object]] = {
     "diagnose": diagnosed,
     "fixes": lambda: show.fitting(Fitting(SAID, SAID, (Row(SAID, SAID, "", "ours", None, SAID),))),
     "history": lambda: show.history(history(outcome="ok")),
-    "history, error": lambda: show.history(history(outcome="error", error={"message": SAID})),
+    "history, error": lambda: show.history(history(outcome="error", detail="", message=SAID)),
     "history, none": lambda: show.history(History(SAID, ())),
     "logs": lambda: logs.show(Logs("n", False, "/l", True, (), 0, ((1, SAID),)), errors=False, args=False),
     "logs, none": lambda: logs.show(Logs("n", False, SAID, False, (), 0, ()), errors=False, args=False),

@@ -31,9 +31,9 @@ def test_each_begin_gets_its_end_and_a_cut_one_has_none() -> None:
 
 
 def test_an_end_whose_begin_was_cut_off_by_the_limit_stands_for_it() -> None:
-    end = entry("end", "start", outcome="failed", error="no", time=5.0)
+    end = entry("end", "start", outcome="error", kind="precondition", message="no", time=5.0)
     (row,) = History("blackwell", (end,)).actions()
-    assert (row["action"], row["outcome"], row["error"], row["time"]) == ("start", "failed", "no", 5.0)
+    assert (row["action"], row["outcome"], row["error"], row["time"]) == ("start", "error", "no", 5.0)
 
 
 def test_what_has_no_end_is_unknown() -> None:

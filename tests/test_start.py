@@ -11,6 +11,7 @@ import pytest
 
 from remote import steps
 from remote.errors import ExitCode, UnhealthyError
+from remote.redact import KnownSecrets
 from remote.reporting import Silent
 from remote.steps import Stepped
 from remote.work import Outdated
@@ -37,10 +38,12 @@ class Scripted:
     started: dict[str, Any] = field(default_factory=lambda: dict(STARTED))
     log: str = ""
     asked: list[str] = field(default_factory=list)
+    journal: list[dict[str, Any]] = field(default_factory=list)
     node: Any = pictures.NODE
     who: str = "tester@here"
     alive: bool = True
     hello: dict[str, Any] = field(default_factory=lambda: {"uid": pictures.UID})
+    secrets: KnownSecrets = field(default_factory=KnownSecrets)
 
     @property
     def helper(self) -> Scripted:
@@ -56,8 +59,13 @@ class Scripted:
         }
         return replies[op]
 
-    def submit(self, op: str, _: dict[str, Any], *, on_event: Callable[..., None], **__: Any) -> Any:
+    def submit(
+        self, op: str, params: dict[str, Any], *, on_event: Callable[..., None] | None = None, **_: Any
+    ) -> Any:
         self.asked.append(op)
+        if on_event is None:
+            self.journal += params["entries"]
+            return None
         on_event({"log": self.log, "offset": len(self.log)})
         on_event({"alive": False, "exit": None})
         return SimpleNamespace(poll=lambda _: True, cancel=lambda: None)
@@ -83,11 +91,15 @@ def test_a_start_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_that_ended_at_once_is_told_with_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Scripted(started={**STARTED, "alive": False}, log=OOM)
     with pytest.raises(UnhealthyError, match=r"gpu-oom: .*OutOfMemoryError") as caught:
-        start(Scripted(started={**STARTED, "alive": False}, log=OOM), monkeypatch)
+        start(session, monkeypatch)
     assert caught.value.exit_code == ExitCode.UNHEALTHY
     (action,) = caught.value.data["actions"]
     assert (action["id"], action["changed"]) == ("start", True)
+    begin, end = session.journal
+    assert (begin["action"], begin["phase"]) == ("health", "begin")
+    assert (end["outcome"], "gpu-oom" in end["message"]) == ("error", True)
 
 
 def test_a_server_that_somebody_started_by_hand_meanwhile_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

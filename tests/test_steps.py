@@ -10,6 +10,7 @@ import pytest
 from remote import steps
 from remote.errors import ExitCode, RefusedError, UsageError
 from remote.picture import Picture
+from remote.redact import KnownSecrets
 from remote.steps import Stepped
 from tests import pictures
 from tests.changes import no_server, unreadable
@@ -39,6 +40,7 @@ class Scripted:
     who: str = "tester@here"
     alive: bool = True
     hello: dict[str, Any] = field(default_factory=lambda: {"uid": pictures.UID})
+    secrets: KnownSecrets = field(default_factory=KnownSecrets)
 
     @property
     def node(self) -> Any:

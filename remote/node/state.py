@@ -224,9 +224,9 @@ def journal_read(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
 
 @changes
 def journal_append(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """{entries} -> {appended}."""
+    """{entries} -> {appended}. An entry without a time gets the node's."""
     for entry in params["entries"]:
-        ctx.state.journal(entry)
+        ctx.state.journal({"time": ctx.now(), **entry})
     return {"appended": len(params["entries"])}
 
 

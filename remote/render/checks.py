@@ -8,12 +8,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..checks import Check
+from ..checks import Check, exit_code, tally
+from ..errors import ExitCode
 from ..runbook import of_check
 from .console import next_step
 
 _ORDER = ("fail", "unknown", "pass", "skip")
 _WORDS = {"fail": "FAIL", "unknown": "????", "pass": "pass", "skip": "skip"}
+_VERDICTS = {
+    ExitCode.CHECK_FAILED: ("FAILED", "fail"),
+    ExitCode.UNDETERMINED: ("NOT PROVEN", "unknown"),
+    ExitCode.OK: ("PROVEN", "pass"),
+}
 # What is shown of a long list of evidence (one line per rank, say): the rest is in --json.
 SHOWN_EVIDENCE = 6
 # The longest id of the contract: the column after it is aligned.
@@ -62,17 +68,5 @@ def _print_hanging(out: Console, heading: Text, body: Text) -> None:
 
 
 def print_verdict(out: Console, node: str, checks: Sequence[Check]) -> None:
-    count = {verdict: sum(check.verdict == verdict for check in checks) for verdict in _ORDER}
-    if count["fail"]:
-        head, style = "FAILED", "fail"
-    elif count["unknown"] or not count["pass"]:
-        head, style = "NOT PROVEN", "unknown"
-    else:
-        head, style = "PROVEN", "pass"
-    words = [f"{count['pass']} passed"]
-    words += [
-        f"{count[verdict]} {word}"
-        for verdict, word in (("fail", "failed"), ("unknown", "unknown"), ("skip", "skipped"))
-        if count[verdict]
-    ]
-    out.print(Text.assemble((head, style), f" {node}: " + ", ".join(words)))
+    head, style = _VERDICTS[exit_code(checks)]
+    out.print(Text.assemble((head, style), f" {node}: {tally(checks)}"))

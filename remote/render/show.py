@@ -49,6 +49,8 @@ def deployed(result: Deployed) -> None:
     if result.dry_run:
         out.print(Text(f"dry run: nothing was changed on {result.node}", style="heading"))
         return
+    if result.stopped is not None:  # it says all there is; the checks are in --json
+        return
     print_checks(out, result.node, result.checks)
     if result.benches is not None:
         from . import bench
@@ -70,6 +72,8 @@ def rolled_back(result: RolledBack) -> None:
     if result.dry_run:
         print_actions(out, result.actions)
         out.print(Text(f"dry run: nothing was changed on {result.node}", style="heading"))
+        return
+    if result.stopped is not None:
         return
     print_checks(out, result.node, result.checks)
     if result.changed:
@@ -219,8 +223,7 @@ def history(result: History) -> None:
         table.add_column(column, no_wrap=column not in ("detail", "command"), overflow="fold")
     for row in rows:
         style = {"ok": "pass", "unknown": "unknown"}.get(row["outcome"], "fail")
-        detail = row["error"] or row["detail"]
-        detail = detail.get("message", str(detail)) if isinstance(detail, dict) else str(detail or "")
+        detail = str(row["error"] or row["detail"] or "")
         table.add_row(
             _utc(row["time"]),
             str(row["who"]),

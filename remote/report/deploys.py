@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from ..errors import RefusedError
 from ..journal import Entry, actions
@@ -63,13 +63,11 @@ def read(id: str, journal: Sequence[Entry], manifest: Entry | None, files: Itera
 
 
 def _step(begin: Entry, end: Entry | None) -> Step:
-    error = (end or {}).get("error")
-    if isinstance(error, Mapping):
-        error = error.get("message", str(dict(error)))
+    error = (end or {}).get("message")
     times = begin.get("time"), (end or {}).get("time")
     return Step(
         action=str(begin.get("action")),
-        detail=str(begin.get("detail") or ""),
+        detail=str((end or begin).get("detail") or ""),
         outcome=str((end or {}).get("outcome") or "unknown"),
         error=None if error is None else str(error),
         began=times[0],

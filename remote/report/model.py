@@ -17,7 +17,8 @@ Now = Literal["as deployed", "the original", "changed since", "unknown"]
 
 @dataclass(frozen=True)
 class Step:
-    """One action from the node's journal. `outcome`: "ok", "error", or "unknown" where it was cut off."""
+    """One action from the node's journal. `outcome`: "ok", "error", "failed" (a check), or "unknown" where it
+    was cut off."""
 
     action: str
     detail: str

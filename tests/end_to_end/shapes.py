@@ -151,6 +151,11 @@ CHECK_IDS = (
 WITHOUT_ERROR = (0, 7, 8, 9)
 
 
+def _whole(command: str, code: int) -> bool:
+    """Does a node's entry tell all that the contract lists? Also where the server did not come up."""
+    return code in WITHOUT_ERROR or (code == 6 and command in {"deploy-fix", "rollback"})
+
+
 def document_mismatch(document: Mapping[str, Any], command: str, code: int) -> str | None:
     """Where a command's document is not as the contract has it; None if it is."""
     problem = mismatch(
@@ -160,14 +165,14 @@ def document_mismatch(document: Mapping[str, Any], command: str, code: int) -> s
             "command": OneOf((command,)),
             "ok": OneOf((code == 0,)),
             "exit_code": OneOf((code,)),
-            "nodes": [NODES[command] if code in WITHOUT_ERROR else {"node": TEXT}],
+            "nodes": [NODES[command] if _whole(command, code) else {"node": TEXT}],
             "error": OneOf((None,)) if code in WITHOUT_ERROR else ERROR,
         },
     )
     if problem:
         return problem
     for entry in document["nodes"]:
-        problem = _entry_mismatch(entry, command) if code in WITHOUT_ERROR else None
+        problem = _entry_mismatch(entry, command) if _whole(command, code) else None
         if problem:
             return f"{entry['node']}: {problem}"
     return None

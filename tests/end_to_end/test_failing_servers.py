@@ -29,6 +29,12 @@ def test_one_that_ends_while_it_starts(practice: Practice) -> None:
     )
     shapes.hold(ran, "deploy-fix")
     assert ran.entry["failure"] == "nccl"
+    # What it was like then is told all the same.
+    assert (ran.verdicts["source.state"], ran.verdicts["process.single"]) == ("pass", "fail")
+    last = practice.inv("history", "--json").is_(0).entry["actions"][-2:]
+    assert [(row["action"], row["outcome"]) for row in last] == [("health", "error"), ("verify", "failed")]
+    assert "NCCL error" in last[0]["error"]
+    assert "process.single" in last[1]["detail"]
     told = practice.inv("logs", "--errors", "--json").is_(0)
     shapes.hold(told, "logs")
     boot = told.entry["boots"][-1]
@@ -44,6 +50,19 @@ def test_one_that_ends_while_it_starts(practice: Practice) -> None:
     practice.settings()
     settled = practice.deploy()
     assert [id for id, action in settled.actions.items() if action["changed"]] == ["start"]
+    last = practice.inv("history", "--json").is_(0).entry["actions"][-2:]
+    assert [(row["action"], row["outcome"]) for row in last] == [("health", "ok"), ("verify", "ok")]
+    assert last[0]["detail"].startswith("ready after ")
+
+
+def test_one_that_does_not_come_up_after_a_rollback(practice: Practice) -> None:
+    practice.settings(faults={"nccl": True})
+    ran = practice.inv("rollback", "--yes", "--json").refuses(6, "practice", "NCCL error")
+    shapes.hold(ran, "rollback")
+    assert ran.actions["restore"]["changed"]
+    assert ran.verdicts["process.single"] == "fail"
+    practice.settings()
+    practice.deploy()
 
 
 def test_one_that_ends_at_once_without_a_word(deployed: Practice, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -114,8 +115,12 @@ def test_two_writers_never_mix(probe: Probe) -> None:
 
 
 def test_operations_on_the_journal(probe: Probe) -> None:
-    assert state_module.journal_append({"entries": [{"a": 1}, {"a": 2}]}, probe.ctx) == {"appended": 2}
-    assert state_module.journal_read({"limit": 1}, probe.ctx) == {"entries": [{"a": 2}]}
+    before = time.time()
+    entries = [{"a": 1, "time": 5.0}, {"a": 2}]
+    assert state_module.journal_append({"entries": entries}, probe.ctx) == {"appended": 2}
+    timed, now = state_module.journal_read({"limit": 2}, probe.ctx)["entries"]
+    assert timed == entries[0]
+    assert before <= now["time"] <= time.time()
     assert state_module.journal_append.CHANGES  # type: ignore[attr-defined]
 
 

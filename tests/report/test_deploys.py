@@ -38,7 +38,7 @@ def both(
 JOURNAL = [
     *both("20261129T095000Z-0000", "bench", 90.0, "bench"),
     *both(FIRST, "push", 100.0),
-    *both(FIRST, "start", 105.0, outcome="error", error={"kind": "timeout", "message": "no answer"}),
+    *both(FIRST, "start", 105.0, outcome="error", kind="timeout", message="no answer"),
     *both(SECOND, "push", 200.0),
     entry(SECOND, "purge-pycache", "begin", 203.0),
     *both("20261129T113000Z-9999", "start", 250.0, "restart"),
