@@ -6,16 +6,15 @@ command line; a dead process has none, and its name is cut to 15 bytes ("sglang:
 """
 
 # No pathlib on the node: importing it costs milliseconds of its CPU.
-# ruff: noqa: PTH113, PTH116, PTH119
+# ruff: noqa: PTH113, PTH119
 
 from __future__ import annotations
 
 import os
 import re
-import stat as stat_bits
 import sys
 
-from . import interpreter, procfs, sockets
+from . import interpreter, outputs, procfs, sockets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -188,8 +187,13 @@ def _above(pid: int, processes: dict[int, dict[str, Any]]) -> set[int]:
     return found
 
 
-def describe(process: dict[str, Any], its_role: str | None, env_keys: tuple[str, ...]) -> dict[str, Any]:
-    """All facts of one process; null where /proc does not let us read."""
+def describe(
+    process: dict[str, Any],
+    its_role: str | None,
+    env_keys: tuple[str, ...],
+    processes: dict[int, dict[str, Any]],
+) -> dict[str, Any]:
+    """All facts of one of the `processes`; null where /proc does not let us read."""
     pid = process["pid"]
     uid = procfs.uid_of(pid)
     cwd = procfs.link(f"/proc/{pid}/cwd")
@@ -211,7 +215,7 @@ def describe(process: dict[str, Any], its_role: str | None, env_keys: tuple[str,
         "cwd_package": os.path.isfile(f"/proc/{pid}/cwd/sglang/__init__.py"),
         "threads_alive_of_zombie": process["state"] in procfs.DEAD and procfs.living_threads(pid),
         "env": given,
-        "log_fds": log_files(pid),
+        "log_fds": outputs.log_files(pid, processes),
     }
 
 
@@ -227,19 +231,6 @@ def environment(pid: int, keys: tuple[str, ...]) -> dict[str, str] | None:
         if name in keys or name.startswith("SGLANG_"):
             found[name] = REDACTED if _SECRET_NAME.search(name) else value
     return found
-
-
-def log_files(pid: int) -> list[str]:
-    """The regular files that standard output and error go to."""
-    found: list[str] = []
-    for descriptor in (1, 2):
-        path = f"/proc/{pid}/fd/{descriptor}"
-        try:
-            if stat_bits.S_ISREG(os.stat(path).st_mode):
-                found.append(os.readlink(path))
-        except OSError:
-            continue
-    return sorted(set(found))
 
 
 def procs(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
@@ -258,7 +249,9 @@ def procs(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
     keys = (*_ENV_KEYS, *(params.get("env_keys") or ()))
     return {
         "processes": [
-            describe(everything[pid], wanted[pid], keys) for pid in sorted(wanted) if pid in everything
+            describe(everything[pid], wanted[pid], keys, everything)
+            for pid in sorted(wanted)
+            if pid in everything
         ],
         "listeners": listeners,
         "port_states": states,
