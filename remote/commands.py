@@ -14,6 +14,7 @@ from .cli import Options, Outcome, Plain
 from .errors import ExitCode, LockedError, RefusedError, UsageError
 from .inventory import Inventory, Node
 from .plan import Plan
+from .render import history as render_history
 from .render import logs as render_logs
 from .render import runbook as render_runbook
 from .render import show
@@ -281,7 +282,11 @@ def history_of(options: Options, limit: int) -> NoReturn:
     def body() -> ExitCode:
         _, nodes = cli.load_inventory(options)
         return cli.on_nodes(
-            options, nodes, lambda session, _: history.history(session, limit), show.history, parallel=True
+            options,
+            nodes,
+            lambda session, _: history.history(session, limit),
+            render_history.show,
+            parallel=True,
         )
 
     cli.guarded(options, body)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
+
+from .clock import utc
 
 ALIVE = {True: "still running", False: "no longer running", None: "may be running"}
 
@@ -15,9 +16,5 @@ def told(holder: Mapping[str, Any]) -> str:
         return f"an unknown holder ({holder['unreadable']})"
     doing = f" ({holder['command']})" if holder.get("command") else ""
     since = holder.get("since")
-    when = f" since {_utc(since)}" if isinstance(since, int | float) else ""
+    when = f" since {utc(since)}" if isinstance(since, int | float) else ""
     return f"{holder.get('who') or 'somebody'}{doing}{when}"
-
-
-def _utc(epoch_s: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(epoch_s))

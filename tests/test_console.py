@@ -20,6 +20,7 @@ from remote.history import History
 from remote.logs import Logs
 from remote.plan import Action, Plan
 from remote.render import bench, checks, diagnose, logs, reporter, runbook, show
+from remote.render import history as render_history
 from remote.render.console import console, print_error, print_json
 from remote.render.plan import print_plan
 from remote.render.report import Written
@@ -85,9 +86,9 @@ VIEWS: dict[str, Callable[[], object]] = {
     "deploy": lambda: show.deployed(deployed()),
     "diagnose": diagnosed,
     "fixes": lambda: show.fitting(Fitting(SAID, SAID, (Row(SAID, SAID, "", "ours", None, SAID),))),
-    "history": lambda: show.history(history(outcome="ok")),
-    "history, error": lambda: show.history(history(outcome="error", detail="", message=SAID)),
-    "history, none": lambda: show.history(History(SAID, ())),
+    "history": lambda: render_history.show(history(outcome="ok")),
+    "history, error": lambda: render_history.show(history(outcome="error", detail="", message=SAID)),
+    "history, none": lambda: render_history.show(History(SAID, ())),
     "logs": lambda: logs.show(Logs("n", False, "/l", True, (), 0, ((1, SAID),)), errors=False, args=False),
     "logs, none": lambda: logs.show(Logs("n", False, SAID, False, (), 0, ()), errors=False, args=False),
     "message": lambda: show.message(SAID),

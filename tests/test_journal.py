@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from remote.history import History
 from remote.journal import actions
+from remote.render.history import show
 from remote.work import UNLOCK
 
 
 def entry(phase: str, action: str, deploy: str = "d1", **more: Any) -> dict[str, Any]:
-    return {"phase": phase, "action": action, "deploy_id": deploy, **more}
+    known = {"command": "deploy-fix x", "who": "ada@desk", "action": action, "deploy_id": deploy}
+    return {"phase": phase, **known, **more}
 
 
 def test_each_begin_gets_its_end_and_a_cut_one_has_none() -> None:
@@ -39,3 +43,28 @@ def test_an_end_whose_begin_was_cut_off_by_the_limit_stands_for_it() -> None:
 def test_what_has_no_end_is_unknown() -> None:
     (row,) = History("blackwell", (entry("begin", "start"),)).actions()
     assert (row["outcome"], row["error"]) == ("unknown", None)
+
+
+def test_the_page_tells_each_operations_id_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """`inv rollback --to ID`: the help says that the ids are here, and the page did not have them."""
+    entries = [
+        entry("begin", "push", detail="deepseek_v2.py", time=0.0),
+        entry("end", "push", detail="deepseek_v2.py", time=1.0, outcome="ok"),
+        entry("begin", "health", detail="wait", time=2.0),
+        entry("end", "health", detail="wait", time=9.0, outcome="error", kind="unhealthy", message="it died"),
+        entry("begin", "push", "d2", detail="again", time=20.0),
+    ]
+    show(History("blackwell", tuple(entries)))
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "history of blackwell",
+        "",
+        "1970-01-01 00:00:00 UTC  deploy-fix x",
+        "  d1, by ada@desk",
+        "  ok      push           deepseek_v2.py",
+        "  error   health         it died",
+        "",
+        "1970-01-01 00:00:20 UTC  deploy-fix x",
+        "  d2, by ada@desk",
+        "  unknown push           again",
+    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from rich.console import Console
@@ -12,6 +11,7 @@ from rich.text import Text
 from ..bench.result import Bench
 from ..bench.stats import UNKNOWN, Figure
 from ..bench.summary import Summary, server_definition
+from ..clock import utc
 from ..runbook import INEFFECTIVE
 from ..sglang.accept import OUR_RATE
 from .console import console, next_step
@@ -140,7 +140,7 @@ def _verdict(out: Console, result: Bench) -> None:
     elif word == "no-baseline" and not result.saved_as:
         _hint(out, "--save-as NAME keeps a run as a baseline, --baseline NAME compares with it")
     if result.kept:
-        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(result.time))
+        when = utc(result.time)
         out.print(
             Text(f"run {result.run_id} of {when}, kept in {result.kept}", style="quiet"), soft_wrap=True
         )

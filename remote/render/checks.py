@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ..checks import Check, exit_code, tally
 from ..errors import ExitCode
 from ..runbook import of_check
-from .console import next_step
+from .console import next_step, print_hanging
 
 _ORDER = ("fail", "unknown", "pass", "skip")
 _WORDS = {"fail": "FAIL", "unknown": "????", "pass": "pass", "skip": "skip"}
@@ -38,12 +37,12 @@ def _print_check(out: Console, node: str, check: Check, *, in_full: bool) -> Non
     heading = Text.assemble(
         (_WORDS[check.verdict], check.verdict), " ", (f"{check.id:<{ID_WIDTH}}", "heading"), " "
     )
-    _print_hanging(out, heading, Text(check.observed, style=quiet))
+    print_hanging(out, heading, Text(check.observed, style=quiet))
     if not in_full:
         return
-    _print_hanging(out, Text("       expected ", style="quiet"), Text(check.expected))
+    print_hanging(out, Text("       expected ", style="quiet"), Text(check.expected))
     for each in check.evidence[:SHOWN_EVIDENCE]:
-        _print_hanging(
+        print_hanging(
             out,
             Text("       seen     ", style="quiet"),
             Text.assemble((each.source, "quiet"), ": ", each.text),
@@ -52,19 +51,10 @@ def _print_check(out: Console, node: str, check: Check, *, in_full: bool) -> Non
     if more > 0:
         out.print(Text(f"                and {more} more (--json shows all)", style="quiet"))
     if check.remedy:
-        _print_hanging(out, Text("       next     ", style="heading"), Text(next_step(check.remedy, node)))
+        print_hanging(out, Text("       next     ", style="heading"), Text(next_step(check.remedy, node)))
     symptom = of_check(check.id, check.observed) if check.verdict in ("fail", "unknown") else None
     if symptom:
-        _print_hanging(out, Text("       runbook  ", style="quiet"), Text(f"inv runbook {symptom}"))
-
-
-def _print_hanging(out: Console, heading: Text, body: Text) -> None:
-    """`heading`, and `body` beside it: its further lines begin where its first one does."""
-    table = Table.grid()
-    table.add_column(no_wrap=True, width=len(heading))
-    table.add_column(overflow="fold")
-    table.add_row(heading, body)
-    out.print(table)
+        print_hanging(out, Text("       runbook  ", style="quiet"), Text(f"inv runbook {symptom}"))
 
 
 def print_verdict(out: Console, node: str, checks: Sequence[Check]) -> None:

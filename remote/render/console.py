@@ -9,6 +9,7 @@ from io import TextIOWrapper
 from typing import Any, TextIO
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
@@ -91,6 +92,15 @@ def print_error(error: FixopsError) -> None:
     symptom = of_error(error)
     if symptom:
         out.print(Text.assemble(("runbook: ", "quiet"), f"inv runbook {symptom}"), soft_wrap=True)
+
+
+def print_hanging(out: Console, heading: Text, body: Text) -> None:
+    """`heading`, and `body` beside it: its further lines begin where its first one does."""
+    table = Table.grid()
+    table.add_column(no_wrap=True, width=len(heading))
+    table.add_column(overflow="fold")
+    table.add_row(heading, body)
+    out.print(table)
 
 
 def print_diff(out: Console, diff: str) -> None:

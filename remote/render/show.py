@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from ..clock import utc
 from ..errors import ExitCode
 from ..holder import ALIVE, told
 from ..intent import uses_no_gpu
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ..cli import Options
     from ..deploy import Deployed
     from ..fitting import Fitting
-    from ..history import History
     from ..plan import Plan
     from ..rollback import RolledBack
     from ..status import Status
@@ -107,7 +107,7 @@ def status(result: Status) -> None:
     table.add_row("node", result.node)
     table.add_row("server", Text.assemble((result.state, _STATES[result.state]), f", {result.why}"))
     if server["pid"] is not None:
-        since = _utc(server["started_at"])
+        since = utc(server["started_at"])
         table.add_row("", f"pid {server['pid']} on port {server['port']} since {since}, {_version(result)}")
     table.add_row("ranks", f"{server['ranks']['alive']} of {server['ranks']['expected']} alive")
     for each in facts["stale"][:8]:
@@ -147,7 +147,7 @@ def watched(read: Callable[[], Status], every_s: float) -> None:
         if out.is_terminal:
             out.clear()
         status(result)
-        out.print(Text(f"{_utc(time.time())} UTC, every {every_s:.0f} s, Ctrl-C ends", style="quiet"))
+        out.print(Text(f"{utc(time.time())}, every {every_s:.0f} s, Ctrl-C ends", style="quiet"))
         time.sleep(every_s)
 
 
@@ -212,29 +212,6 @@ def _gpu(gpu: dict[str, Any]) -> Text:
     return text
 
 
-def history(result: History) -> None:
-    out = console()
-    rows = result.actions()
-    if not rows:
-        out.print(f"nothing was ever done to {result.node} with this toolkit")
-        return
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="heading")
-    for column in ("when (UTC)", "who", "command", "action", "outcome", "detail"):
-        table.add_column(column, no_wrap=column not in ("detail", "command"), overflow="fold")
-    for row in rows:
-        style = {"ok": "pass", "unknown": "unknown"}.get(row["outcome"], "fail")
-        detail = str(row["error"] or row["detail"] or "")
-        table.add_row(
-            _utc(row["time"]),
-            str(row["who"]),
-            str(row["command"]),
-            str(row["action"]),
-            Text(row["outcome"], style=style),
-            detail,
-        )
-    out.print(table)
-
-
 def unlocked(result: Unlocked) -> None:
     out = console()
     if result.holder is None:
@@ -249,9 +226,3 @@ def unlocked(result: Unlocked) -> None:
         out.print("released")
     else:
         out.print(Text.assemble(("next: ", "heading"), next_step(f"inv unlock --yes --node {result.node}")))
-
-
-def _utc(epoch_s: Any) -> str:
-    if not isinstance(epoch_s, int | float):
-        return str(epoch_s or "unknown")
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(epoch_s))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -62,13 +61,6 @@ def shown(found: Figure, places: int) -> str:
     if found.low is not None and found.high is not None:
         text += f" [{found.low:.{places}f}, {found.high:.{places}f}]"
     return text
-
-
-def utc(epoch_s: float | None) -> str:
-    """`2026-11-29 19:58:24 UTC`."""
-    if epoch_s is None:
-        return "unknown"
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(epoch_s))
 
 
 def duration(seconds: float | None) -> str:

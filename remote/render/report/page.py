@@ -8,9 +8,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from ...clock import utc
 from ...report.model import Report, Run
 from . import figures, plots, wiring
-from .figures import duration, shown, utc
+from .figures import duration, shown
 
 TEMPLATES = Path(__file__).resolve().parents[3] / "templates"
 

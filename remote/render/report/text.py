@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ...clock import utc
 from ...report.model import Deploy, Report
 from . import figures
-from .figures import duration, shown, utc
+from .figures import duration, shown
 
 _MODES = {"eager": "prefill", "graph": "decode", "overlap": "two-batch overlap"}
 
