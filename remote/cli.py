@@ -16,7 +16,16 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from . import inventory, secrets
-from .errors import ExitCode, FixopsError, InternalError, InterruptedByUser, NotBegun, UsageError, worst
+from .errors import (
+    WORST_FIRST,
+    ExitCode,
+    FixopsError,
+    InternalError,
+    InterruptedByUser,
+    NotBegun,
+    UsageError,
+    worst,
+)
 from .hints import Given
 from .inventory import Inventory, Node
 from .redact import KnownSecrets, clean_tree
@@ -27,6 +36,20 @@ from .reporting import Reporter, Silent
 from .session import Session, open_session
 
 SCHEMA = 1
+# What became of a command on one node of a group.
+_WORDS = {
+    ExitCode.OK: "done",
+    ExitCode.BUG: "met a bug",
+    ExitCode.USAGE: "wrongly asked",
+    ExitCode.CONNECT: "not reached",
+    ExitCode.LOCKED: "locked",
+    ExitCode.REFUSED: "refused",
+    ExitCode.UNHEALTHY: "not healthy",
+    ExitCode.CHECK_FAILED: "failed a check",
+    ExitCode.UNDETERMINED: "not determined",
+    ExitCode.INEFFECTIVE: "not effective",
+    ExitCode.INTERRUPTED: "interrupted",
+}
 # A group is read side by side; more connections at once than this only wait for each other.
 MAX_PARALLEL = 32
 
@@ -174,10 +197,20 @@ def finish(
     for each in errors:
         if not isinstance(each, NotBegun):
             print_error(_clean_error(each))
-    left = [outcome.node for outcome in outcomes if isinstance(outcome.error, NotBegun)]
-    if left:
-        message(f"not begun: {', '.join(left)}")
+    if len(outcomes) > 1:
+        message(_tally(outcomes))
     return code
+
+
+def _tally(outcomes: Sequence[Outcome]) -> str:
+    """A group in one line: how many nodes are done, and which are not and why."""
+    by_word: dict[str, list[str]] = {}
+    for outcome in sorted(outcomes, key=lambda outcome: WORST_FIRST.index(outcome.exit_code)):
+        word = "not begun" if isinstance(outcome.error, NotBegun) else _WORDS[outcome.exit_code]
+        by_word.setdefault(word, []).append(outcome.node)
+    done = len(by_word.pop(_WORDS[ExitCode.OK], []))
+    others = [f"{len(names)} {word}: {', '.join(names)}" for word, names in by_word.items()]
+    return f"{len(outcomes)} nodes: " + "; ".join([f"{done} done", *others])
 
 
 # Of the nodes that this command works on: never printed.

@@ -228,6 +228,21 @@ def test_a_message_always_names_its_node_by_the_inventorys_name(capsys: pytest.C
     assert second["error"]["message"] == "b is locked by ann"
 
 
+def test_a_group_is_told_in_one_line_the_worst_first(capsys: pytest.CaptureFixture[str]) -> None:
+    checked = Result("b", ExitCode.CHECK_FAILED)
+    outcomes = [
+        Outcome("a", Result("a"), None),
+        Outcome("b", checked, None),
+        Outcome("c", None, ConnectError("c: no", node="c")),
+        Outcome("d", None, ConnectError("d: no", node="d")),
+    ]
+    assert cli.finish(Options("verify"), outcomes) == ExitCode.CONNECT
+    told = capsys.readouterr().err.splitlines()
+    assert told[-1] == "4 nodes: 1 done; 2 not reached: c, d; 1 failed a check: b"
+    cli.finish(Options("verify"), outcomes[:1])
+    assert capsys.readouterr().err == ""
+
+
 def test_secrets_are_in_no_document_and_no_message(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
