@@ -244,9 +244,18 @@ def load_inventory(options: Options) -> tuple[Inventory, list[Node]]:
 
 
 def on_nodes(
-    options: Options, nodes: Sequence[Node], each: Each, show: Show, *, parallel: bool, go_on: bool = False
+    options: Options,
+    nodes: Sequence[Node],
+    each: Each,
+    show: Show,
+    *,
+    parallel: bool,
+    go_on: bool = False,
+    show_several: Callable[[Sequence[Any]], None] | None = None,
 ) -> ExitCode:
     """Run `each` on every node: side by side when it only reads, else one after another.
+
+    `show_several`: a group's results in a shorter way than each by itself.
 
     A changing command stops at the first node that it could not finish: the rest of the group keeps
     what it has, and is named. `go_on`: one that only reads, but one node at a time, goes on unless it was
@@ -256,8 +265,11 @@ def on_nodes(
     if parallel and len(nodes) > 1:
         with ThreadPoolExecutor(min(MAX_PARALLEL, len(nodes))) as pool:
             outcomes = list(pool.map(lambda node: _one(node, each, Silent()), nodes))
-        for outcome in outcomes:
-            _show(options, outcome, show)
+        if show_several is not None and not options.json:
+            show_several([clean(outcome.result) for outcome in outcomes if outcome.result is not None])
+        else:
+            for outcome in outcomes:
+                _show(options, outcome, show)
         return finish(options, outcomes)
     for node in nodes:
         reporter = TerminalReporter(console(to_stderr=options.json), node.name, clean_text)

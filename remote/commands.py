@@ -18,6 +18,7 @@ from .render import history as render_history
 from .render import logs as render_logs
 from .render import runbook as render_runbook
 from .render import show
+from .render import status as render_status
 from .reporting import Reporter
 from .session import Session
 from .work import Outdated
@@ -74,7 +75,10 @@ def _confirm(options: Options, change: Change, node: str) -> Callable[[Plan], bo
 
 
 def reading(
-    options: Options, verb: Callable[[Session, Bundle], Any], view: Callable[[Any], None]
+    options: Options,
+    verb: Callable[[Session, Bundle], Any],
+    view: Callable[[Any], None],
+    of_several: Callable[[Sequence[Any]], None] | None = None,
 ) -> NoReturn:
     """A command that only reads: all nodes of a group side by side."""
 
@@ -82,7 +86,12 @@ def reading(
         found, nodes = cli.load_inventory(options)
         bundle = chosen_bundles(found, options.fix, nodes)
         return cli.on_nodes(
-            options, nodes, lambda session, _: verb(session, bundle(session)), view, parallel=True
+            options,
+            nodes,
+            lambda session, _: verb(session, bundle(session)),
+            view,
+            parallel=True,
+            show_several=of_several,
         )
 
     cli.guarded(options, body)
@@ -132,7 +141,8 @@ def deploy_fix(options: Options, change: Change, from_pristine: bool, bench: boo
 
 
 def verify_node(options: Options, verbose: bool) -> NoReturn:
-    reading(options, verify.verify, lambda result: show.verified(result, verbose=verbose))
+    of_several = None if verbose else show.verified_several
+    reading(options, verify.verify, lambda result: show.verified(result, verbose=verbose), of_several)
 
 
 def diagnose_node(options: Options, verbose: bool) -> NoReturn:
@@ -193,7 +203,7 @@ def report_of(options: Options, deploy: str | None, output: str | None, as_text:
 
 def status_of(options: Options, watch: bool) -> NoReturn:
     if not watch:
-        reading(options, status.status, show.status)
+        reading(options, status.status, render_status.show, render_status.show_several)
 
     def body() -> ExitCode:
         if options.json:
@@ -204,7 +214,7 @@ def status_of(options: Options, watch: bool) -> NoReturn:
         bundle = chosen_bundles(found, options.fix, nodes)
 
         def each(session: Session, _: Reporter) -> Any:
-            show.watched(lambda: cli.clean(status.status(session, bundle(session))), WATCH_EVERY_S)
+            render_status.watched(lambda: cli.clean(status.status(session, bundle(session))), WATCH_EVERY_S)
 
         return cli.on_nodes(options, [cli.only(options, nodes, "--watch")], each, show.quiet, parallel=False)
 

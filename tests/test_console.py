@@ -21,6 +21,7 @@ from remote.logs import Logs
 from remote.plan import Action, Plan
 from remote.render import bench, checks, diagnose, logs, reporter, runbook, show
 from remote.render import history as render_history
+from remote.render import status as render_status
 from remote.render.console import console, print_error, print_json
 from remote.render.plan import print_plan
 from remote.render.report import Written
@@ -101,7 +102,8 @@ VIEWS: dict[str, Callable[[], object]] = {
         RolledBack("blackwell", SAID, (), (), changes.node(), dry_run=False)
     ),
     "runbook": lambda: runbook.show_page("", [Entry("up", SAID, "", ())]),
-    "status": lambda: show.status(status()),
+    "status": lambda: render_status.show(status()),
+    "status, several": lambda: render_status.show_several([status()]),
     "trust": lambda: show.trusted(Trusted("blackwell", (), SAID)),
     "unlock": lambda: show.unlocked(Unlocked("blackwell", {"who": SAID, "command": SAID}, None, False)),
 }
@@ -146,5 +148,6 @@ def test_what_is_not_so_is_not_said_to_be_ok(capsys: pytest.CaptureFixture[str])
 def test_status_shows_whose_lock_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     found = status()
     state = {"lock": {"who": SAID}, "deploys": []}
-    show.status(replace(found, picture=replace(found.picture, facts={**found.picture.facts, "state": state})))
+    facts = {**found.picture.facts, "state": state}
+    render_status.show(replace(found, picture=replace(found.picture, facts=facts)))
     assert capsys.readouterr().out.count("gloo") == 2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remote.proofs.health import generate
-from remote.render import show
+from remote.render.status import show, show_several
 from remote.runbook import of_check
 from remote.status import Status, judge
 from tests import changes, pictures
@@ -20,7 +20,7 @@ def told(*wanted: changes.Change) -> Status:
 
 
 def screen(capsys: pytest.CaptureFixture[str], result: Status) -> str:
-    show.status(result)
+    show(result)
     return " ".join(capsys.readouterr().out.split())
 
 
@@ -39,6 +39,23 @@ def test_a_healthy_node_is_up(capsys: pytest.CaptureFixture[str]) -> None:
     result = told()
     assert (result.state, result.to_json()["server"]["version"]) == ("up", "0.5.9")
     assert ", SGLang 0.5.9 ranks" in screen(capsys, result)
+
+
+def test_several_nodes_are_a_line_each(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that is not up also why: its screen has the rest."""
+    monkeypatch.setenv("COLUMNS", "80")
+    up, down = told(), replace(told(changes.no_server), node="gpu7")
+    show_several([up, down])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split() for line in lines[:3]] == [
+        ["node", "server", "ranks", "SGLang", "fix", "config", "last", "deploy"],
+        ["blackwell", "up", "2/2", "0.5.9", "ours", "done", "-"],
+        ["gpu7", "down", "0/2", "0.5.9", "ours", "done", "-"],
+    ]
+    assert lines[3:] == ["gpu7: no server of ours; inv status --node gpu7"]
 
 
 def test_the_version_is_that_of_the_server_which_runs(capsys: pytest.CaptureFixture[str]) -> None:

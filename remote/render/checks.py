@@ -25,10 +25,15 @@ SHOWN_EVIDENCE = 6
 ID_WIDTH = len("process.after_fix")
 
 
-def print_checks(out: Console, node: str, checks: Sequence[Check], *, verbose: bool = False) -> None:
-    """Every check once; those that did not pass with what was expected, seen, where, and what to type."""
+def print_checks(
+    out: Console, node: str, checks: Sequence[Check], *, verbose: bool = False, only_open: bool = False
+) -> None:
+    """Every check once; those that did not pass with what was expected, seen, where, and what to type.
+    `only_open`: these alone, and the verdict."""
     for check in sorted(checks, key=lambda check: _ORDER.index(check.verdict)):
-        _print_check(out, node, check, in_full=verbose or check.verdict in ("fail", "unknown"))
+        is_open = check.verdict in ("fail", "unknown")
+        if is_open or not only_open:
+            _print_check(out, node, check, in_full=verbose or is_open)
     print_verdict(out, node, checks)
 
 

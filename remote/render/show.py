@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
-from ..clock import utc
 from ..errors import ExitCode
 from ..holder import ALIVE, told
-from ..intent import uses_no_gpu
-from ..runbook import of_state
 from .checks import print_checks
 from .console import console, next_step
 from .plan import print_actions, print_plan
@@ -24,13 +20,10 @@ if TYPE_CHECKING:
     from ..fitting import Fitting
     from ..plan import Plan
     from ..rollback import RolledBack
-    from ..status import Status
     from ..steps import Stepped
     from ..trusting import Trusted
     from ..unlock import Unlocked
     from ..verify import Verified
-
-_STATES = {"up": "pass", "starting": "unknown", "down": "fail", "sick": "fail"}
 
 
 def plan(options: Options, node: str, plan: Plan) -> None:
@@ -86,6 +79,14 @@ def verified(result: Verified, *, verbose: bool) -> None:
     print_checks(console(), result.node, result.checks, verbose=verbose)
 
 
+def verified_several(results: Sequence[Verified]) -> None:
+    """Of each node what did not pass, and its verdict."""
+    out = console()
+    for result in results:
+        out.print(Text(result.node, style="heading"))
+        print_checks(out, result.node, result.checks, only_open=True)
+
+
 def stepped(result: Stepped) -> None:
     if result.deploy_id is None:
         print_actions(console(), result.actions)
@@ -96,59 +97,6 @@ def started(result: Stepped) -> None:
     if result.deploy_id is not None:
         ready = next_step(f"inv health --node {result.node}")
         console().print(f"started; is it ready? {ready}", soft_wrap=True)
-
-
-def status(result: Status) -> None:
-    out, facts = console(), result.to_json()
-    server = facts["server"]
-    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
-    table.add_column(style="heading", no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_row("node", result.node)
-    table.add_row("server", Text.assemble((result.state, _STATES[result.state]), f", {result.why}"))
-    if server["pid"] is not None:
-        since = utc(server["started_at"])
-        table.add_row("", f"pid {server['pid']} on port {server['port']} since {since}, {_version(result)}")
-    table.add_row("ranks", f"{server['ranks']['alive']} of {server['ranks']['expected']} alive")
-    for each in facts["stale"][:8]:
-        table.add_row("stale", Text(f"pid {each['pid']} {each['title']}: {each['why']}", style="fail"))
-    symptom = of_state(result.state, stale=bool(facts["stale"]))
-    if symptom:
-        table.add_row("runbook", f"inv runbook {symptom}")
-    table.add_row("fix", _fix(facts["fix"]))
-    for gpu in facts["gpus"]:
-        table.add_row(f"gpu {gpu['index']}", _gpu(gpu))
-    if not facts["gpus"] and uses_no_gpu(result.picture.node):
-        table.add_row("gpus", Text("none: the server runs on the CPU (device: cpu)", style="quiet"))
-    elif not facts["gpus"]:
-        why = (result.picture.facts.get("gpus") or {}).get("why") or "not reported"
-        table.add_row("gpus", Text(f"unknown: {why}", style="unknown"))
-    last = facts["last_deploy"]
-    if last:
-        undone = ", rolled back" if last["rolled_back"] else ""
-        table.add_row("last deploy", f"{last['id']} by {last['who'] or 'unknown'}{undone}")
-    if facts["lock"]:
-        table.add_row("lock", Text(f"held by {facts['lock'].get('who')}", style="unknown"))
-    out.print(table)
-
-
-def _version(result: Status) -> str:
-    """Of the server that runs; files of another one may have been installed under it."""
-    installed, serves = result.picture.version, result.to_json()["server"]["version"]
-    other = f" (installed now: {installed})" if installed not in (serves, None) else ""
-    return f"SGLang {serves or 'of unknown version'}{other}"
-
-
-def watched(read: Callable[[], Status], every_s: float) -> None:
-    """The same screen again and again, until Ctrl-C."""
-    out = console()
-    while True:
-        result = read()
-        if out.is_terminal:
-            out.clear()
-        status(result)
-        out.print(Text(f"{utc(time.time())}, every {every_s:.0f} s, Ctrl-C ends", style="quiet"))
-        time.sleep(every_s)
 
 
 def fitting(result: Fitting) -> None:
@@ -191,25 +139,6 @@ def raw(text: str) -> None:
 
 def line(text: str) -> None:
     console().print(text, soft_wrap=True)
-
-
-def _fix(fix: dict[str, Any]) -> Text:
-    state = fix["state"] or "unknown"
-    style = "pass" if state in ("ours", "native") else "unknown"
-    text = Text.assemble(f"{fix['name']}: ", (state, style))
-    if fix["local_changes"]:
-        text.append(", with local changes")
-    return text.append(f", config {fix['config'] or 'unknown'}")
-
-
-def _gpu(gpu: dict[str, Any]) -> Text:
-    used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
-    memory = "memory unknown" if used is None else f"{used:>6} of {total if total is not None else '?'} MiB"
-    text = Text(memory)
-    for holder in gpu["holders"]:
-        owner = "" if holder["ours"] else f", {holder['user'] or 'not visible'}: not the server's"
-        text.append(f"  pid {holder['pid']} {holder['name']}{owner}", style="" if holder["ours"] else "fail")
-    return text
 
 
 def unlocked(result: Unlocked) -> None:

@@ -44,6 +44,18 @@ def test_a_node_that_cannot_be_reached_is_the_worst(incident: Practice, fleet: s
     assert [len(entry["checks"]) for entry in others] == [len(others[0]["checks"])] * 2
     shown = incident.inv("verify", "--node", "all", "--inventory", fleet).refuses(3, "dead")
     assert shown.out.count("source.state") == 2
+    # Of a group what did not pass, and each node's verdict.
+    assert "pass source.file" not in shown.out
+    assert shown.out.count("FAILED ") == 2
+    assert "3 nodes: 0 done; 1 not reached: dead; 2 failed a check: left, right" in shown.err
+    whole = incident.inv("verify", "--verbose", "--node", "twins", "--inventory", fleet).is_(7)
+    assert whole.out.count("pass source.file") == 2
+
+
+def test_the_states_of_a_group_are_a_table(incident: Practice, fleet: str) -> None:
+    shown = incident.inv("status", "--node", "all", "--inventory", fleet).refuses(3, "dead")
+    table = [line.split()[:2] for line in shown.out.splitlines()]
+    assert table == [["node", "server"], ["left", "up"], ["right", "up"]]
 
 
 @pytest.mark.parametrize("words", [("status", "--watch"), ("logs", "--follow")], ids=lambda words: words[0])
