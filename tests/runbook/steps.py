@@ -12,18 +12,21 @@ import socket
 import subprocess
 import tempfile
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+
+import yaml
 
 from remote import inventory
 from remote.session import open_session
 from tests.end_to_end import kit
 from tests.end_to_end.kit import INV, PROJECT, Practice
 from tests.runbook.page import Block, Script, shown
-from tests.support import wait_until
+from tests.support import free_port, wait_until
 
 # The page is read on a terminal of 80 columns, indented by two.
 COLUMNS = "78"
@@ -36,6 +39,8 @@ class Stage:
 
     node: Practice | None = None
     lock: ExitStack = field(default_factory=ExitStack)
+    # What an entry's commands are given besides: another inventory.
+    env: dict[str, str] = field(default_factory=dict)
 
     def up(self) -> Practice:
         """The node, made when it is first wanted."""
@@ -74,9 +79,10 @@ def play(stage: Stage, script: Script) -> list[Printed]:
     try:
         for item in script.items:
             if isinstance(item, Block):
-                printed.append(run(node, item))
+                printed.append(run(node, item, stage.env))
             else:
                 step(stage, item)
+        stage.env.clear()
         _quiet(node)
         for item in script.undo:
             step(stage, item)
@@ -87,11 +93,11 @@ def play(stage: Stage, script: Script) -> list[Printed]:
     return printed
 
 
-def run(node: Practice, block: Block) -> Printed:
+def run(node: Practice, block: Block, env: Mapping[str, str] = MappingProxyType({})) -> Printed:
     done = subprocess.run(
         [str(INV), *shlex.split(block.command)],
         cwd=PROJECT,
-        env={**node.env, "COLUMNS": COLUMNS, "XDG_STATE_HOME": f"{node.root}/you"},
+        env={**node.env, "COLUMNS": COLUMNS, "XDG_STATE_HOME": f"{node.root}/you", **env},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -191,6 +197,19 @@ def _lock_held(stage: Stage, who: str, command: str) -> None:
     session.request("lock", {"who": who, "command": command, "deploy_id": "theirs", "wait_s": 0.0})
 
 
+def _fleet(stage: Stage) -> None:
+    """A group of three: the node, the same machine with a server that does not run, and one that is down."""
+    node = stage.up()
+    content = yaml.safe_load((node.root / "inventory.yaml").read_text())
+    entry, server = content["nodes"].pop("practice"), content["servers"]["practice-eagle3"]
+    content["servers"]["other"] = {**server, "port": free_port()}
+    content["nodes"] = {"gpu1": entry, "gpu2": {**entry, "server": "other"}, "gpu3": {**entry, "port": 1}}
+    content["groups"], content["defaults"]["node"] = {"fleet": [*content["nodes"]]}, "fleet"
+    path = node.root / "fleet.yaml"
+    path.write_text(yaml.safe_dump(content))
+    stage.env["FIXOPS_INVENTORY"] = str(path)
+
+
 def _lock_released(stage: Stage) -> None:
     stage.lock.close()
 
@@ -211,4 +230,5 @@ STEPS: tuple[tuple[str, Callable[..., None]], ...] = (
     (r"sshd ended", _sshd_ended),
     (r"lock held by (\S+) for (\S+)", _lock_held),
     (r"lock released", _lock_released),
+    (r"fleet", _fleet),
 )
