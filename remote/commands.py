@@ -287,13 +287,13 @@ def history_of(options: Options, limit: int) -> NoReturn:
     cli.guarded(options, body)
 
 
-def unlock_node(options: Options, yes: bool) -> NoReturn:
+def unlock_node(options: Options, yes: bool, dry_run: bool) -> NoReturn:
     def body() -> ExitCode:
         _, nodes = cli.load_inventory(options)
         return cli.on_nodes(
             options,
             nodes,
-            lambda session, _: unlock.unlock(session, release=yes),
+            lambda session, _: unlock.unlock(session, release=yes, dry_run=dry_run),
             show.unlocked,
             parallel=False,
         )
@@ -305,13 +305,14 @@ def rollback(options: Options, change: Change, to: str | None, force: bool) -> N
     changing(options, change, rollbacks.rollback, show.rolled_back, to=to, force=force)
 
 
-def trust_node(options: Options, yes: bool, replaces: bool) -> NoReturn:
+def trust_node(options: Options, yes: bool, replaces: bool, dry_run: bool) -> NoReturn:
     """The host keys on the way to each node; with `yes` the unknown one is recorded, with `replaces` also one
-    that contradicts a known one."""
+    that contradicts a known one. In a dry run none is."""
 
     def of(node: Node) -> Outcome:
         outcome = cli.without_session(
-            node, lambda node: trusting.trust_node(node, record=yes, replace=replaces)
+            node,
+            lambda node: trusting.trust_node(node, record=yes, replace=replaces, dry_run=dry_run),
         )
         if not isinstance(outcome.result, trusting.Trusted):
             return outcome
