@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from remote.cli import Options
     from remote.commands import Change
     from remote.practice.tasks import Body as PracticeBody
+    from remote.practice.tasks import Given as PracticeGiven
 
 NODE = {
     "node": "a node or a group of the inventory (default: defaults.node)",
@@ -417,10 +418,10 @@ def runbook(
     commands.runbook_of(_options(context, "runbook", node, inventory, json), symptom)
 
 
-def _show_practice(context: Context, command: str, as_json: bool, body: PracticeBody) -> None:
+def _show_practice(context: Context, command: str, given: PracticeGiven, body: PracticeBody) -> None:
     from remote import commands
 
-    commands.practice(_options(context, command, None, None, as_json), body)
+    commands.practice(_options(context, command, given.node, given.inventory, given.json), body)
 
 
 namespace = Collection(

@@ -12,7 +12,7 @@ from . import rollback as rollbacks
 from .bundles import Bundle
 from .cli import Options, Outcome, Plain
 from .errors import ExitCode, LockedError, RefusedError, UsageError
-from .inventory import Inventory, Node
+from .inventory import Inventory, Node, practice_name
 from .plan import Plan
 from .render import logs as render_logs
 from .render import runbook as render_runbook
@@ -225,14 +225,22 @@ def fixes_on(options: Options) -> NoReturn:
 def practice(
     options: Options, body: Callable[[Callable[[str], None]], tuple[dict[str, Any], list[str]]]
 ) -> NoReturn:
-    """The practice node's own commands: their answer, and what they say while they work."""
+    """The practice node's own commands: their answer, and what they say while they work.
+
+    They need no inventory. One that is named, or a node, has to be about the practice node.
+    """
 
     def run() -> ExitCode:
+        name = "practice"
+        if options.node is not None or options.inventory is not None:
+            name = practice_name(options.inventory, options.node)
         entry, lines = body(show.message)
         if options.json:
-            return cli.finish(options, [Outcome("practice", Plain(entry), None)])
+            return cli.finish(options, [Outcome(name, Plain({**entry, "node": name}), None)])
         for line in lines:
             show.line(line)
+        if entry["dry_run"]:
+            show.dry_run(name)
         return ExitCode.OK
 
     cli.guarded(options, run)

@@ -195,7 +195,8 @@ def raw(text: str) -> None:
 
 
 def line(text: str) -> None:
-    console().print(text, soft_wrap=True)
+    """A line of the practice node's commands, what it says to type next completed."""
+    console().print(next_step(text), soft_wrap=True)
 
 
 def _fix(fix: dict[str, Any]) -> Text:
