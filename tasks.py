@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from remote.cli import Options
     from remote.commands import Change
     from remote.practice.tasks import Body as PracticeBody
+    from remote.practice.tasks import Given as PracticeGiven
 
 NODE = {
     "node": "a node or a group of the inventory (default: defaults.node)",
@@ -349,24 +350,32 @@ def history(
     commands.history_of(_options(context, "history", node, inventory, json), limit)
 
 
-@task(help={**NODE, "yes": "release the lock"})
+@task(
+    help={
+        **NODE,
+        "yes": "release the lock",
+        "dry-run": "only show the lock, and whether --yes would release it; also together with --yes",
+    }
+)
 def unlock(
     context: Context,
     node: str | None = None,
     inventory: str | None = None,
     json: bool = False,
     yes: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Show the lock's holder; release it with --yes."""
     from remote import commands
 
-    commands.unlock_node(_options(context, "unlock", node, inventory, json), yes)
+    commands.unlock_node(_options(context, "unlock", node, inventory, json), yes, dry_run)
 
 
 @task(
     help={
         **NODE,
         "yes": "record the key in known_hosts",
+        "dry-run": "only show the key, and whether --yes would record it; also together with --yes",
         "replace": "with --yes: also in place of another key of the host",
     }
 )
@@ -376,12 +385,13 @@ def trust(
     inventory: str | None = None,
     json: bool = False,
     yes: bool = False,
+    dry_run: bool = False,
     replace: bool = False,
 ) -> None:
     """Show the node's host key fingerprint; record it with --yes."""
     from remote import commands
 
-    commands.trust_node(_options(context, "trust", node, inventory, json), yes, replace)
+    commands.trust_node(_options(context, "trust", node, inventory, json), yes, replace, dry_run)
 
 
 @task(
@@ -408,10 +418,10 @@ def runbook(
     commands.runbook_of(_options(context, "runbook", node, inventory, json), symptom)
 
 
-def _show_practice(context: Context, command: str, as_json: bool, body: PracticeBody) -> None:
+def _show_practice(context: Context, command: str, given: PracticeGiven, body: PracticeBody) -> None:
     from remote import commands
 
-    commands.practice(_options(context, command, None, None, as_json), body)
+    commands.practice(_options(context, command, given.node, given.inventory, given.json), body)
 
 
 namespace = Collection(

@@ -12,7 +12,7 @@ from . import rollback as rollbacks
 from .bundles import Bundle
 from .cli import Options, Outcome, Plain
 from .errors import ExitCode, LockedError, RefusedError, UsageError
-from .inventory import Inventory, Node
+from .inventory import Inventory, Node, practice_name
 from .plan import Plan
 from .render import history as render_history
 from .render import logs as render_logs
@@ -236,14 +236,22 @@ def fixes_on(options: Options) -> NoReturn:
 def practice(
     options: Options, body: Callable[[Callable[[str], None]], tuple[dict[str, Any], list[str]]]
 ) -> NoReturn:
-    """The practice node's own commands: their answer, and what they say while they work."""
+    """The practice node's own commands: their answer, and what they say while they work.
+
+    They need no inventory. One that is named, or a node, has to be about the practice node.
+    """
 
     def run() -> ExitCode:
+        name = "practice"
+        if options.node is not None or options.inventory is not None:
+            name = practice_name(options.inventory, options.node)
         entry, lines = body(show.message)
         if options.json:
-            return cli.finish(options, [Outcome("practice", Plain(entry), None)])
+            return cli.finish(options, [Outcome(name, Plain({**entry, "node": name}), None)])
         for line in lines:
             show.line(line)
+        if entry["dry_run"]:
+            show.dry_run(name)
         return ExitCode.OK
 
     cli.guarded(options, run)
@@ -302,13 +310,13 @@ def history_of(options: Options, limit: int) -> NoReturn:
     cli.guarded(options, body)
 
 
-def unlock_node(options: Options, yes: bool) -> NoReturn:
+def unlock_node(options: Options, yes: bool, dry_run: bool) -> NoReturn:
     def body() -> ExitCode:
         _, nodes = cli.load_inventory(options)
         return cli.on_nodes(
             options,
             nodes,
-            lambda session, _: unlock.unlock(session, release=yes),
+            lambda session, _: unlock.unlock(session, release=yes, dry_run=dry_run),
             show.unlocked,
             parallel=False,
         )
@@ -320,13 +328,14 @@ def rollback(options: Options, change: Change, to: str | None, force: bool) -> N
     changing(options, change, rollbacks.rollback, show.rolled_back, to=to, force=force)
 
 
-def trust_node(options: Options, yes: bool, replaces: bool) -> NoReturn:
+def trust_node(options: Options, yes: bool, replaces: bool, dry_run: bool) -> NoReturn:
     """The host keys on the way to each node; with `yes` the unknown one is recorded, with `replaces` also one
-    that contradicts a known one."""
+    that contradicts a known one. In a dry run none is."""
 
     def of(node: Node) -> Outcome:
         outcome = cli.without_session(
-            node, lambda node: trusting.trust_node(node, record=yes, replace=replaces)
+            node,
+            lambda node: trusting.trust_node(node, record=yes, replace=replaces, dry_run=dry_run),
         )
         if not isinstance(outcome.result, trusting.Trusted):
             return outcome

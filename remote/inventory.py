@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -116,26 +117,13 @@ class Inventory:
 
     def select(self, name: str | None) -> list[Node]:
         """The node called `name`, or the nodes of the group called so (default: `defaults.node`)."""
-        if name == "":
-            raise UsageError(
-                "--node is empty: that names no node",
-                hint="is the shell variable set? Without --node it is defaults.node",
-            )
         wanted = self.default_node if name is None else name
         if wanted is None:
             raise UsageError(
                 f"no node named, and {self.path} has no defaults.node",
                 hint="give --node NAME, one of: " + ", ".join(sorted([*self.nodes, *self.groups])),
             )
-        names = self.groups.get(wanted, [wanted])
-        for each in names:
-            if each not in self.nodes:
-                known = sorted([*self.nodes, *self.groups])
-                raise UsageError(
-                    f"{self.path} has no node or group '{each}'{Document.nearest(each, known)}",
-                    hint="known: " + ", ".join(known),
-                )
-        return [self.nodes[each] for each in names]
+        return [self.nodes[each] for each in _members(self.path, wanted, self.nodes, self.groups)]
 
 
 def load(path: str | None = None, only: str | None = None) -> Inventory:
@@ -144,9 +132,7 @@ def load(path: str | None = None, only: str | None = None) -> Inventory:
     `only` names the node or group that the command is about: a practice node that is not up is an
     error only for a command that wants it.
     """
-    if path == "":
-        raise UsageError("--inventory is empty: that names no file", hint="is the shell variable set?")
-    file = Path(path or os.environ.get("FIXOPS_INVENTORY") or DEFAULT_PATH)
+    file = _file(path)
     parsed, document = _read(file)
     wanted = only or parsed.defaults.node
     wanted_nodes = set(parsed.groups.get(wanted, [wanted])) if wanted else set()
@@ -159,6 +145,59 @@ def load(path: str | None = None, only: str | None = None) -> Inventory:
         else:
             nodes[name] = _node(name, entry, parsed, document)
     return Inventory(file, parsed.defaults.node, parsed.defaults.fix, nodes, parsed.groups)
+
+
+def practice_name(path: str | None, node: str | None) -> str:
+    """What the inventory calls the practice node, whether that is up or not: `node` itself, or the first node
+    of that group. Without it the default node, or else the first that is a practice node.
+
+    Raises UsageError for a node that is none: what is meant for a practice node must not go to a real one.
+    """
+    file = _file(path)
+    parsed, _ = _read(file)
+    # The inventory that `inv practice.up` wrote describes the practice node as an ordinary one.
+    own = file.resolve() == practice_node().inventory
+    practice = [name for name, entry in parsed.nodes.items() if entry.practice or own]
+    hint = "or leave --node and --inventory out: the practice node is one of this machine"
+    if not practice:
+        raise UsageError(
+            f"{file} has no practice node" + (f", and '{node}' is none" if node else ""),
+            hint=f"give it one (practice: {{practice: true}}), {hint}",
+        )
+    if node is None:
+        return parsed.defaults.node if parsed.defaults.node in practice else practice[0]
+    names = _members(file, node, parsed.nodes, parsed.groups)
+    for each in names:
+        if each not in practice:
+            raise UsageError(
+                f"'{each}' is no practice node: {file} does not say practice: true of it",
+                hint=f"type --node {practice[0]}, {hint}",
+            )
+    return names[0]
+
+
+def _file(path: str | None) -> Path:
+    if path == "":
+        raise UsageError("--inventory is empty: that names no file", hint="is the shell variable set?")
+    return Path(path or os.environ.get("FIXOPS_INVENTORY") or DEFAULT_PATH)
+
+
+def _members(file: Path, name: str, nodes: Collection[str], groups: Mapping[str, list[str]]) -> list[str]:
+    """The node called `name`, or the nodes of the group called so."""
+    if name == "":
+        raise UsageError(
+            "--node is empty: that names no node",
+            hint="is the shell variable set? Without --node it is defaults.node",
+        )
+    names = groups.get(name, [name])
+    for each in names:
+        if each not in nodes:
+            known = sorted([*nodes, *groups])
+            raise UsageError(
+                f"{file} has no node or group '{each}'{Document.nearest(each, known)}",
+                hint="known: " + ", ".join(known),
+            )
+    return names
 
 
 def _read(file: Path) -> tuple[InventoryFile, Document]:

@@ -77,6 +77,25 @@ def record(
     lines from that file first. Raises RefusedError for it otherwise and for a revoked key, and UsageError if
     there is no file to write to.
     """
+    file, name = may_record(target, key, replace=replace), key.check.lookup_name
+    if key.check.status is Status.KNOWN:
+        return Recorded(file, name, written=False)
+    hosts = hostkeys.hashed(name, random(20)) if key.hop.hash_known_hosts else name
+    removed = _rewrite(file, name, f"{hosts} {key.public_key}\n")
+    after = hostkeys.check(name, key.blob, key.hop.known_hosts, key.hop.revoked_host_keys)
+    if after.status is not Status.KNOWN:
+        others = ", ".join(f"{entry.path}:{entry.line}" for entry in after.entries)
+        raise RefusedError(
+            f"{target.node}: recorded in {file}, but the host key of {key.hop.name} is still "
+            f"{after.status.value} ({others})",
+            hint="look at these lines; a file that is not yours has to be corrected by its owner",
+            node=target.node,
+        )
+    return Recorded(file, name, written=True, removed_lines=removed)
+
+
+def may_record(target: Target, key: HopKey, *, replace: bool) -> Path:
+    """The file that `record` would write the key to. Raises what `record` raises before it writes."""
     status = key.check.status
     if key.file is None:
         raise UsageError(
@@ -84,9 +103,6 @@ def record(
             hint="set UserKnownHostsFile in ssh_config, or known_hosts of the node in inventory.yaml",
             node=target.node,
         )
-    name = key.check.lookup_name
-    if status is Status.KNOWN:
-        return Recorded(key.file, name, written=False)
     if status is Status.REVOKED or (status is Status.CHANGED and not replace):
         known = ", ".join(f"{entry.path}:{entry.line}" for entry in key.check.entries)
         raise RefusedError(
@@ -94,18 +110,7 @@ def record(
             hint=what_next(target.node, status),
             node=target.node,
         )
-    hosts = hostkeys.hashed(name, random(20)) if key.hop.hash_known_hosts else name
-    removed = _rewrite(key.file, name, f"{hosts} {key.public_key}\n")
-    after = hostkeys.check(name, key.blob, key.hop.known_hosts, key.hop.revoked_host_keys)
-    if after.status is not Status.KNOWN:
-        others = ", ".join(f"{entry.path}:{entry.line}" for entry in after.entries)
-        raise RefusedError(
-            f"{target.node}: recorded in {key.file}, but the host key of {key.hop.name} is still "
-            f"{after.status.value} ({others})",
-            hint="look at these lines; a file that is not yours has to be corrected by its owner",
-            node=target.node,
-        )
-    return Recorded(key.file, name, written=True, removed_lines=removed)
+    return key.file
 
 
 def what_next(node: str, status: Status) -> str:

@@ -239,3 +239,37 @@ def test_expansion_touches_nothing_but_references(text: str, value: str) -> None
     if "${" not in text:
         assert expand(text, {"A": value}) == text
     assert expand("${A}", {"A": value}) == value
+
+
+PRACTICE = GOOD.replace("nodes:\n", "nodes:\n  lab: {practice: true}\n  desk: {practice: true}\n").replace(
+    "groups:\n", "groups:\n  mixed: [lab, second]\n  toys: [desk, lab]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("node", "name"), [(None, "lab"), ("lab", "lab"), ("desk", "desk"), ("toys", "desk")]
+)
+def test_the_practice_node_is_found_although_it_is_not_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: str | None, name: str
+) -> None:
+    monkeypatch.setenv("FIXOPS_PRACTICE_DIR", str(tmp_path / "none"))
+    assert inventory.practice_name(write(tmp_path, PRACTICE), node) == name
+
+
+def test_the_default_node_is_preferred_if_it_is_a_practice_node(tmp_path: Path) -> None:
+    file = write(tmp_path, PRACTICE.replace("node: blackwell", "node: desk"))
+    assert inventory.practice_name(file, None) == "desk"
+
+
+@pytest.mark.parametrize(("node", "told"), [("blackwell", "'blackwell'"), ("mixed", "'second'")])
+def test_a_real_node_is_no_practice_node(tmp_path: Path, node: str, told: str) -> None:
+    with pytest.raises(UsageError, match=f"{told} is no practice node") as caught:
+        inventory.practice_name(write(tmp_path, PRACTICE), node)
+    assert caught.value.hint.startswith("type --node lab")
+
+
+def test_the_inventory_that_the_practice_node_wrote_is_about_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIXOPS_PRACTICE_DIR", str(tmp_path))
+    assert inventory.practice_name(write(tmp_path, GOOD), "second") == "second"

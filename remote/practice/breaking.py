@@ -20,25 +20,10 @@ from remote.practice.record import Record
 def break_node(layout: Layout, name: str) -> Fault:
     """Bring the fault about. A fault that fails half-way is undone before the error is raised.
 
-    Raises UsageError for an unknown name, RefusedError if the node is not up, or if the fault is in force
-    already or has no place on this node.
+    Raises what `may_break` does, and RefusedError if the fault has no place on this node.
     """
-    fault = FAULTS.get(name)
-    if fault is None:
-        near = difflib.get_close_matches(name, FAULTS, n=1)
-        raise UsageError(
-            f"there is no fault '{name}'" + (f", did you mean '{near[0]}'?" if near else ""),
-            hint="inv practice.break lists them",
-        )
-    there = require(layout)
-    if there.real:
-        raise RefusedError(
-            "faults are for the simulated practice node, and this one is real",
-            hint="break it by hand, as docs/practice-real.md shows",
-        )
+    fault, there = may_break(layout, name)
     folder = layout.faults / name
-    if folder.exists():
-        raise RefusedError(f"the fault '{name}' is in force already", hint="inv practice.heal")
     folder.mkdir(parents=True)
     folder.joinpath("since").write_text(str(time.time_ns()), encoding="utf-8")
     at = Breaking(layout, there, folder)
@@ -54,14 +39,30 @@ def break_node(layout: Layout, name: str) -> Fault:
     return fault
 
 
+def may_break(layout: Layout, name: str) -> tuple[Fault, Record]:
+    """The fault, and the node that it is for. Changes nothing.
+
+    Raises UsageError for an unknown name, RefusedError if the node is not up or a real one, or if the fault
+    is in force already.
+    """
+    fault = FAULTS.get(name)
+    if fault is None:
+        near = difflib.get_close_matches(name, FAULTS, n=1)
+        raise UsageError(
+            f"there is no fault '{name}'" + (f", did you mean '{near[0]}'?" if near else ""),
+            hint="inv practice.break lists them",
+        )
+    there = record.require(layout)
+    if there.real:
+        raise RefusedError(
+            "faults are for the simulated practice node, and this one is real",
+            hint="break it by hand, as docs/practice-real.md shows",
+        )
+    if layout.faults.joinpath(name).exists():
+        raise RefusedError(f"the fault '{name}' is in force already", hint="inv practice.heal")
+    return fault, there
+
+
 def in_force(layout: Layout) -> list[str]:
     """The names of the faults that have not been healed."""
     return sorted(path.name for path in layout.faults.glob("*"))
-
-
-def require(layout: Layout) -> Record:
-    """The node's record; RefusedError if there is no practice node."""
-    there = record.read(layout)
-    if there is None:
-        raise RefusedError("the practice node is not up", hint="inv practice.up")
-    return there

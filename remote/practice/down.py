@@ -12,12 +12,16 @@ from pathlib import Path
 from remote.errors import FixopsError, RefusedError
 from remote.practice import processes, record
 from remote.practice.layout import Layout
+from remote.practice.ssh_server import SshServer, is_running
 from remote.practice.ssh_server import stop as stop_ssh
 
 
 @dataclass(frozen=True)
 class Down:
-    """`ended` are (pid, title) of the processes; `removed` is false if there was no directory."""
+    """`ended` are (pid, title) of the processes; `removed` is false if there was no directory.
+
+    From `plan` they are those that would be ended, and whether the directory would be removed.
+    """
 
     root: Path
     ended: tuple[tuple[int, str], ...]
@@ -30,13 +34,13 @@ def down(layout: Layout) -> Down:
     Raises LockedError while it is being made, RefusedError when the directory is no practice node,
     FixopsError when a process does not end.
     """
-    if layout.root.exists() and not layout.node_json.exists() and any(layout.root.iterdir()):
-        raise RefusedError(
-            f"{layout.root} is not a practice node: it has no {layout.node_json.name}",
-            hint="remove it by hand if it is yours",
-        )
+    ssh = _ssh_of(layout)
     ended: dict[int, str] = {}
-    _stop_ssh(layout, ended)
+    if ssh is not None:
+        # First, with its connections: nobody starts anything over it any more.
+        title = processes.title(ssh.pid)
+        if stop_ssh(ssh):
+            ended[ssh.pid] = title
     # A process that was just being started when the list was made turns up in the next one.
     while found := processes.of(layout):
         titles = {entry.pid: processes.title(entry.pid) for entry in found}
@@ -53,14 +57,29 @@ def down(layout: Layout) -> Down:
     return Down(layout.root, tuple(sorted(ended.items())), removed)
 
 
-def _stop_ssh(layout: Layout, ended: dict[int, str]) -> None:
-    """The SSH server first, with its connections: nobody starts anything over it any more."""
+def plan(layout: Layout) -> Down:
+    """What `down` would end and remove. Raises what it raises before it begins, and changes nothing."""
+    ssh = _ssh_of(layout)
+    found = {entry.pid for entry in processes.of(layout)}
+    if ssh is not None and is_running(ssh):
+        found.add(ssh.pid)
+    return Down(
+        layout.root, tuple((pid, processes.title(pid)) for pid in sorted(found)), layout.root.exists()
+    )
+
+
+def _ssh_of(layout: Layout) -> SshServer | None:
+    """The node's SSH server, None where the node was never finished. Refuses what is no practice node."""
+    if layout.root.exists() and not layout.node_json.exists() and any(layout.root.iterdir()):
+        raise RefusedError(
+            f"{layout.root} is not a practice node: it has no {layout.node_json.name}",
+            hint="remove it by hand if it is yours",
+        )
     with contextlib.suppress(RefusedError):
         stored = record.read(layout)
         if stored is not None:
-            title = processes.title(stored.ssh.pid)
-            if stop_ssh(stored.ssh):
-                ended[stored.ssh.pid] = title
+            return stored.ssh
+    return None
 
 
 def _remove(layout: Layout) -> None:

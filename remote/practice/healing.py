@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from remote.errors import RefusedError, UsageError
+from remote.errors import UsageError
 from remote.node import procfs
 from remote.practice import journal, processes, record, server
 from remote.practice.journal import Running
@@ -33,18 +33,11 @@ class Healed:
 
 
 def heal(layout: Layout, name: str = "") -> list[Healed]:
-    """Heal one fault, or all that are in force, the newest first. RefusedError without a practice node.
+    """Heal one fault, or all that are in force, the newest first. Raises what `to_heal` does.
 
     Files come before servers, because a server starts only on files that are right.
     """
-    there = record.read(layout)
-    if there is None:
-        raise RefusedError("the practice node is not up", hint="inv practice.up")
-    folders = sorted(layout.faults.glob("*"), key=_since, reverse=True)
-    if name:
-        folders = [folder for folder in folders if folder.name == name]
-        if not folders:
-            raise UsageError(f"the fault '{name}' is not in force", hint="inv practice.break shows which are")
+    there, folders = record.require(layout), to_heal(layout, name)
     begun = [_undo(layout, folder) for folder in folders]
     done = [
         _finish(layout, there, folder, healed, older=folders[number + 1 :])
@@ -52,10 +45,29 @@ def heal(layout: Layout, name: str = "") -> list[Healed]:
     ]
     if any(_is_read_at_start(layout, path) for healed in done for path in healed.restored):
         layout.restart_due.touch()
-    if layout.restart_due.exists() and not any(layout.faults.glob("*")):
+    if restart_is_due(layout):
         _restart(layout, there)
         layout.restart_due.unlink()
     return done
+
+
+def to_heal(layout: Layout, name: str = "") -> list[Path]:
+    """The folders of the faults that `heal` would heal, in this order. Changes nothing.
+
+    RefusedError without a practice node, UsageError for a fault that is not in force.
+    """
+    record.require(layout)
+    folders = sorted(layout.faults.glob("*"), key=_since, reverse=True)
+    if name:
+        folders = [folder for folder in folders if folder.name == name]
+        if not folders:
+            raise UsageError(f"the fault '{name}' is not in force", hint="inv practice.break shows which are")
+    return folders
+
+
+def restart_is_due(layout: Layout) -> bool:
+    """Is nothing broken any more, and the server older than files that were healed?"""
+    return layout.restart_due.exists() and not any(layout.faults.glob("*"))
 
 
 def heal_one(layout: Layout, there: Record, folder: Path) -> Healed:

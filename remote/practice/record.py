@@ -76,7 +76,7 @@ def node_entry(layout: Layout, ssh: SshServer) -> dict[str, Any]:
 def claim(layout: Layout) -> None:
     """Make the directory ours to build in; RefusedError if it holds something else."""
     layout.root.mkdir(parents=True, exist_ok=True)
-    foreign = sorted(path.name for path in layout.root.iterdir() if path != layout.node_json)
+    foreign = _foreign(layout)
     try:
         with layout.node_json.open("x", encoding="utf-8") as file:
             if not foreign:
@@ -86,10 +86,30 @@ def claim(layout: Layout) -> None:
         raise _being_made(layout) from None
     if foreign:
         layout.node_json.unlink()
-        raise RefusedError(
-            f"{layout.root} is not empty and not a practice node (it holds {foreign[0]})",
-            hint="name another directory in FIXOPS_PRACTICE_DIR",
-        )
+        raise _not_ours(layout, foreign)
+
+
+def may_claim(layout: Layout) -> None:
+    """Raises what `claim` would raise, and makes nothing."""
+    foreign = _foreign(layout)
+    if layout.node_json.exists():
+        raise _being_made(layout)
+    if foreign:
+        raise _not_ours(layout, foreign)
+
+
+def _foreign(layout: Layout) -> list[str]:
+    """What the directory holds besides a node's record."""
+    if not layout.root.exists():
+        return []
+    return sorted(path.name for path in layout.root.iterdir() if path != layout.node_json)
+
+
+def _not_ours(layout: Layout, foreign: list[str]) -> RefusedError:
+    return RefusedError(
+        f"{layout.root} is not empty and not a practice node (it holds {foreign[0]})",
+        hint="name another directory in FIXOPS_PRACTICE_DIR",
+    )
 
 
 def write(layout: Layout, record: Record) -> None:
@@ -151,6 +171,14 @@ def read(layout: Layout) -> Record | None:
             f"the practice node in {layout.root} was not finished",
             hint="inv practice.down, then inv practice.up",
         ) from None
+
+
+def require(layout: Layout) -> Record:
+    """The node's record; RefusedError if there is no practice node."""
+    there = read(layout)
+    if there is None:
+        raise RefusedError("the practice node is not up", hint="inv practice.up")
+    return there
 
 
 def _being_made(layout: Layout) -> LockedError:

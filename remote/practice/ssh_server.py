@@ -173,11 +173,17 @@ def _started(
     return server
 
 
-def _start_openssh(settings: _Settings) -> tuple[int, int]:
-    """Start sshd; (pid, port). Another process can take a free port first, hence the attempts."""
+def openssh() -> Path:
+    """Where OpenSSH's sshd is; SshServerError if it is not installed."""
     sshd = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if sshd is None:
         raise SshServerError("OpenSSH's sshd is not installed", hint="Debian: apt-get install openssh-server")
+    return Path(sshd).absolute()
+
+
+def _start_openssh(settings: _Settings) -> tuple[int, int]:
+    """Start sshd; (pid, port). Another process can take a free port first, hence the attempts."""
+    sshd = openssh()
     if os.geteuid() == 0:
         # Privilege separation of a server that runs as root needs this directory, and only a service
         # manager would otherwise make it.
@@ -187,9 +193,7 @@ def _start_openssh(settings: _Settings) -> tuple[int, int]:
         configuration = settings.directory / "sshd_config"
         _write(configuration, _sshd_config(settings, port))
         # sshd starts itself again for every connection, so it has to be called by its absolute path.
-        pid = _spawn(
-            [str(Path(sshd).absolute()), "-D", "-f", str(configuration), "-E", str(settings.log)], {}
-        )
+        pid = _spawn([str(sshd), "-D", "-f", str(configuration), "-E", str(settings.log)], {})
         if _poll(lambda pid=pid, port=port: starttime_ticks(pid) is None or _answers(port), START_TIMEOUT_S):  # type: ignore[misc]
             if starttime_ticks(pid) is not None:
                 return pid, port

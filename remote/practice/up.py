@@ -27,6 +27,8 @@ DEFAULT_VERSION = "0.5.9"
 SIMULATED = SpecifierSet(">=0.5.5,<0.5.14")
 DEFAULT_GPUS = 8
 READY_TIMEOUT_S = 60.0
+# What can be brought back on a node that is there.
+SSH, SERVER = "SSH server", "server"
 
 Say = Callable[[str], None]
 
@@ -55,31 +57,64 @@ def up(
 ) -> Up:
     """Make the node, or say what is there already; a node whose SSH server died gets a new one.
 
-    None stands for 0.5.9, OpenSSH if it is installed, and 8 GPUs, or for what the existing node has. `real`
-    is a node with SGLang itself, and no GPUs. Raises RefusedError (other wishes than the existing node's,
-    damaged node, not Linux), UsageError (a version that cannot be had that way), LockedError (being made by
-    another command), the errors of wheels.fetch,
-    ssh_server.start, real.environment.build and UnhealthyError.
+    Raises what `plan` does, and the errors of wheels.fetch, ssh_server.start, real.environment.build and
+    UnhealthyError.
     """
     begin = time.monotonic()
+    planned = plan(layout, version=version, ssh=ssh, gpus=gpus, real=real)
+    if planned.there is None:
+        make = _real(layout, planned.version, say) if real else _simulated(layout, planned, say)
+        made = _make(layout, ssh, make)
+        return _describe("made", (), made, layout, begin)
+    if planned.broken:
+        repaired = _repair(layout, planned.there, planned.broken, say)
+        return _describe("repaired", planned.broken, repaired, layout, begin)
+    return _describe("already", (), planned.there, layout, begin)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `up` would do: make a node if none is `there`, else repair what is `broken` of it."""
+
+    there: Record | None
+    broken: tuple[str, ...]
+    version: str
+    gpus: int
+    real: bool
+
+
+def plan(
+    layout: Layout,
+    *,
+    version: str | None = None,
+    ssh: ssh_server.Kind | None = None,
+    gpus: int | None = None,
+    real: bool = False,
+) -> Plan:
+    """What `up` would do with these wishes. Touches nothing, and asks no package index.
+
+    None stands for 0.5.9, OpenSSH if it is installed, and 8 GPUs, or for what the existing node has. `real`
+    is a node with SGLang itself, and no GPUs. Raises RefusedError (other wishes than the existing node's,
+    damaged node, not Linux, somebody else's directory), UsageError (a version that cannot be had that way),
+    LockedError (being made by another command), and the errors of real.environment.may_build and
+    ssh_server.openssh.
+    """
     if platform.system() != "Linux":
         raise RefusedError("the practice node needs Linux: it lives from /proc", hint="use a Linux machine")
     there = record.read(layout)
-    if there is None:
-        wanted = version or DEFAULT_VERSION
-        make = _real(layout, wanted, gpus, say) if real else _simulated(layout, wanted, gpus, say)
-        made = _make(layout, ssh, make)
-        return _describe("made", (), made, layout, begin)
-    _same_wishes(there, version, ssh, gpus, real=real)
-    repaired, kept = _repair(layout, there, say)
-    return _describe("repaired" if repaired else "already", tuple(repaired), kept, layout, begin)
+    if there is not None:
+        _same_wishes(there, version, ssh, gpus, real=real)
+        return Plan(there, _broken(layout, there), there.version, there.gpus, there.real)
+    wanted = version or DEFAULT_VERSION
+    count = _real_gpus(wanted, gpus) if real else _simulated_gpus(wanted, gpus)
+    if ssh == "openssh":
+        ssh_server.openssh()
+    record.may_claim(layout)
+    return Plan(None, (), wanted, count, real)
 
 
-# What makes everything but the SSH server: called while that comes up, it gives the node's record without it.
-Make = Callable[[], Callable[[ssh_server.SshServer], Record]]
-
-
-def _simulated(layout: Layout, version: str, gpus: int | None, say: Say) -> Make:
+def _simulated_gpus(version: str, gpus: int | None) -> int:
+    """How many GPUs a simulated node gets; an error if there can be no such node."""
     count = DEFAULT_GPUS if gpus is None else gpus
     if not 1 <= count <= 16:
         raise RefusedError(f"a practice node has 1 to 16 GPUs, not {count}", hint="inv practice.up --gpus 8")
@@ -88,6 +123,23 @@ def _simulated(layout: Layout, version: str, gpus: int | None, say: Say) -> Make
             f"the simulated server knows SGLang 0.5.5 to 0.5.13, not {version}",
             hint=f"SGLang itself on the CPU: inv practice.up --real --sglang {real_environment.VERSIONS[-1]}",
         )
+    return count
+
+
+def _real_gpus(version: str, gpus: int | None) -> int:
+    """None; an error if there can be no such node."""
+    if gpus is not None:
+        raise UsageError("a real practice node has no GPUs", hint="leave --gpus out, or --real")
+    real_environment.may_build(version)
+    return 0
+
+
+# What makes everything but the SSH server: called while that comes up, it gives the node's record without it.
+Make = Callable[[], Callable[[ssh_server.SshServer], Record]]
+
+
+def _simulated(layout: Layout, planned: Plan, say: Say) -> Make:
+    version, count = planned.version, planned.gpus
     whl = wheels.fetch(version)
 
     def make() -> Callable[[ssh_server.SshServer], Record]:
@@ -101,10 +153,7 @@ def _simulated(layout: Layout, version: str, gpus: int | None, say: Say) -> Make
     return make
 
 
-def _real(layout: Layout, version: str, gpus: int | None, say: Say) -> Make:
-    if gpus is not None:
-        raise UsageError("a real practice node has no GPUs", hint="leave --gpus out, or --real")
-    real_environment.supported(version)
+def _real(layout: Layout, version: str, say: Say) -> Make:
     whl = wheels.fetch(version)
     environment = real_environment.build(version, say)
 
@@ -196,7 +245,8 @@ def _same_wishes(
             )
 
 
-def _repair(layout: Layout, there: Record, say: Say) -> tuple[list[str], Record]:
+def _broken(layout: Layout, there: Record) -> tuple[str, ...]:
+    """What `_repair` has to bring back; RefusedError for a node whose files are damaged."""
     needed = (layout.python,) if there.real else (layout.python, layout.launcher, layout.gpus_json)
     missing = [path for path in needed if not path.exists()]
     if missing:
@@ -205,23 +255,25 @@ def _repair(layout: Layout, there: Record, say: Say) -> tuple[list[str], Record]
             hint="inv practice.down, then inv practice.up",
         )
     if record.ssh_alive(there):
-        return [], there
+        return ()
     # Without its SSH server the node went down as a whole, as with a reboot of the machine: bring back what
     # a reboot of a real node brings back. A server that was stopped on a node that is up stays stopped.
     went_down = not processes.of(layout) and processes.listener(there.server_port) is None
+    return (SSH, SERVER) if went_down else (SSH,)
+
+
+def _repair(layout: Layout, there: Record, broken: tuple[str, ...], say: Say) -> Record:
     say("starting the SSH server again")
-    repaired = ["SSH server"]
     kept = replace(there, ssh=_start_ssh(layout, there.ssh.kind))
     record.write(layout, kept)
-    if went_down:
+    if SERVER in broken:
         say("starting the server again")
         if there.real:
             _start_real(layout, there.server_port, there.version)
         else:
             spec = server.server_spec(layout, port=there.server_port, gpus=there.gpus)
             server.wait_ready(server.start(layout, spec), timeout_s=READY_TIMEOUT_S)
-        repaired.append("server")
-    return repaired, kept
+    return kept
 
 
 def _describe(

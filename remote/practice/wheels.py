@@ -95,6 +95,11 @@ def fetch(version: str, folder: Path | None = None, *, run: Run | None = None) -
     return fetched
 
 
+def is_cached(version: str) -> bool:
+    """Is there a wheel that `fetch` need not download? Its content is not looked at."""
+    return _find(cache_dir(), _parse(version)) is not None
+
+
 def record(whl: Path) -> dict[str, str]:
     """{path inside the wheel: SHA-256 in hex} for every file that RECORD gives a hash for."""
     with zipfile.ZipFile(whl) as archive:

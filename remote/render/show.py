@@ -40,7 +40,7 @@ def deployed(result: Deployed) -> None:
     if result.dry_run or result.deploy_id is None:
         print_actions(out, result.actions)
     if result.dry_run:
-        out.print(Text(f"dry run: nothing was changed on {result.node}", style="heading"))
+        dry_run(result.node)
         return
     if result.stopped is not None:  # it says all there is; the checks are in --json
         return
@@ -64,7 +64,7 @@ def rolled_back(result: RolledBack) -> None:
     out = console()
     if result.dry_run:
         print_actions(out, result.actions)
-        out.print(Text(f"dry run: nothing was changed on {result.node}", style="heading"))
+        dry_run(result.node)
         return
     if result.stopped is not None:
         return
@@ -126,6 +126,11 @@ def trusted(result: Trusted) -> None:
         lines = ", ".join(map(str, result.replaced_lines))
         instead = f" in place of line {lines}" if lines else ""
         out.print(f"{result.node}: recorded in {result.recorded}{instead}", soft_wrap=True)
+    if result.dry_run:
+        file = result.would_record
+        dry_run(result.node, f"--yes would record the key in {file}" if file else "")
+    if result.next_step:
+        _next(result.next_step)
 
 
 def message(text: str) -> None:
@@ -138,13 +143,16 @@ def raw(text: str) -> None:
 
 
 def line(text: str) -> None:
-    console().print(text, soft_wrap=True)
+    """A line of the practice node's commands, what it says to type next completed."""
+    console().print(next_step(text), soft_wrap=True)
 
 
 def unlocked(result: Unlocked) -> None:
     out = console()
     if result.holder is None:
         out.print(f"{result.node} is not locked")
+        if result.dry_run:
+            dry_run(result.node)
         return
     pid = result.holder.get("pid", "unknown")
     out.print(
@@ -153,5 +161,17 @@ def unlocked(result: Unlocked) -> None:
     )
     if result.released:
         out.print("released")
-    else:
-        out.print(Text.assemble(("next: ", "heading"), next_step(f"inv unlock --yes --node {result.node}")))
+        return
+    if result.dry_run:
+        dry_run(result.node, "--yes would release the lock")
+    _next(f"inv unlock --yes --node {result.node}")
+
+
+def dry_run(node: str, would: str = "") -> None:
+    """The last word of a dry run; `would` is what the same command with --yes does."""
+    told = f"dry run: nothing was changed on {node}" + (f"; {would}" if would else "")
+    console().print(Text(told, style="heading"), soft_wrap=True)
+
+
+def _next(step: str) -> None:
+    console().print(Text.assemble(("next: ", "heading"), next_step(step)), soft_wrap=True)

@@ -204,3 +204,23 @@ def test_a_lock_that_tells_no_pid_is_taken_away_too(practice: Practice, content:
     row = history(practice)[-1]
     assert (row["action"], row["command"], row["outcome"]) == ("break-lock", "unlock --yes", "ok")
     assert row["who"].startswith("bob@")
+
+
+def test_a_dry_run_releases_nothing(practice: Practice) -> None:
+    practice.state.mkdir(exist_ok=True)
+    lock = practice.state / "lock"
+    lock.write_text('{"who": "ann@desk", "command": "stop", "since": "?", "pid": 1, "starttime_ticks": 1}')
+    before = practice.everything()
+    for yes in ((), ("--yes",)):
+        told = practice.inv("unlock", "--dry-run", "--json", *yes).is_(0).entry
+        assert (told["dry_run"], told["would_release"], told["released"]) == (True, True, False)
+        assert told["holder"]["who"] == "ann@desk"
+        shown = practice.inv("unlock", "--dry-run", *yes).is_(0).out
+        assert "dry run: nothing was changed on practice; --yes would release the lock\n" in shown
+    assert practice.everything() == before
+    done = practice.inv("unlock", "--yes", "--json").is_(0).entry
+    assert (done["dry_run"], done["released"]) == (False, True)
+    told = practice.inv("unlock", "--yes", "--dry-run", "--json").is_(0).entry
+    assert (told["dry_run"], told["would_release"], told["released"]) == (True, False, False)
+    shown = practice.inv("unlock", "--dry-run").is_(0).out
+    assert shown.endswith("dry run: nothing was changed on practice\n")

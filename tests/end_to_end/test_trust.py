@@ -70,3 +70,36 @@ def test_an_unknown_key_is_an_error_and_each_line_names_its_node(
     recorded = incident.inv("trust", "--yes", "--node", "left", "--inventory", fleet).is_(0)
     assert f"left: recorded in {known}\n" in recorded.out
     assert incident.inv("trust", "--json", *words).is_(0).document["error"] is None
+
+
+def test_a_dry_run_records_nothing(incident: Practice, fleet: str, known: Path) -> None:
+    words = ("--inventory", fleet)
+    for yes in ((), ("--yes",)):
+        told = incident.inv("trust", "--dry-run", "--json", *yes, *words).is_(0).entry
+        assert (told["dry_run"], told["would_record"], told["recorded"]) == (True, True, None)
+        shown = incident.inv("trust", "--dry-run", *yes, *words).is_(0).out
+        assert f"dry run: nothing was changed on left; --yes would record the key in {known}\n" in shown
+        assert "compare the fingerprint" in shown
+        assert "inv trust --yes --node left" in shown
+        assert not known.exists()
+    assert incident.inv("trust", "--json", *words).is_(3).entry["dry_run"] is False
+
+
+def test_a_dry_run_refuses_what_would_be_refused(incident: Practice, fleet: str, known: Path) -> None:
+    host = (incident.root / "ssh" / "known_hosts").read_text().split()[0]
+    other = f"{host} {other_key()}\n"
+    known.write_text(other)
+    words = ("--inventory", fleet)
+    for yes in ((), ("--yes",)):
+        ran = incident.inv("trust", "--dry-run", "--json", *yes, *words)
+        ran.refuses(5, "left: ", "inv trust --yes --replace")
+        assert ran.entry["would_record"] is False
+        shown = incident.inv("trust", "--dry-run", "--replace", *yes, *words).is_(0).out
+        assert "would record the key" in shown
+        assert "inv trust --yes --replace --node left" in shown
+        assert known.read_text() == other
+    incident.inv("trust", "--yes", "--replace", *words).is_(0)
+    told = incident.inv("trust", "--yes", "--dry-run", "--json", *words).is_(0).entry
+    assert (told["dry_run"], told["would_record"]) == (True, False)
+    shown = incident.inv("trust", "--yes", "--dry-run", *words).is_(0).out
+    assert shown.endswith("dry run: nothing was changed on left\n")

@@ -11,13 +11,14 @@ import yaml
 from remote import bundles, inventory
 from remote.errors import RefusedError, UsageError
 from remote.intent import expected_ranks, our_gpus, uses_no_gpu, wanted_args
-from remote.practice import breaking, record, wheels
+from remote.practice import breaking, record, report, wheels
 from remote.practice.layout import Layout
 from remote.practice.real import entry, environment
-from remote.practice.real.environment import VERSIONS
+from remote.practice.real.environment import VERSIONS, EnvironmentUnavailable
+from remote.practice.real.interpreter import Interpreter, NoInterpreter
 from remote.practice.record import Record
 from remote.practice.ssh_server import SshServer
-from remote.practice.up import up
+from remote.practice.up import plan, up
 from remote.sglang import speculation
 
 
@@ -88,6 +89,29 @@ def test_wishes_that_cannot_be_are_told_before_anything_is_fetched(
     assert not layout.root.exists()
 
 
+def test_a_dry_run_for_a_real_node_installs_nothing(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIXOPS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FIXOPS_PRACTICE_DIR", str(layout.root))
+    monkeypatch.setattr(environment, "find", lambda: Interpreter(Path("python3.11"), ()))
+    told, lines = report.up(None, None, None, print, real=True, dry_run=True)
+    assert (told["would_make"], told["real"], told["gpus"]) == (True, True, 0)
+    assert environment.needs("0.5.9") in "\n".join(lines)
+    monkeypatch.setattr(environment, "SPARE_MIB", 10**9)
+    with pytest.raises(EnvironmentUnavailable, match="MB are free"):
+        plan(layout, real=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_real_node_without_an_interpreter_is_refused_by_a_dry_run_too(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIXOPS_PYTHON311", "/does/not/exist")
+    with pytest.raises(NoInterpreter):
+        plan(layout, real=True)
+
+
 def test_a_simulated_node_does_not_become_a_real_one(layout: Layout) -> None:
     written(layout, "0.5.9", real=False)
     with pytest.raises(RefusedError, match="a simulated one") as error:
@@ -97,6 +121,7 @@ def test_a_simulated_node_does_not_become_a_real_one(layout: Layout) -> None:
 
 def test_faults_are_for_the_simulated_node(layout: Layout) -> None:
     written(layout, "0.5.9")
-    with pytest.raises(RefusedError, match="this one is real"):
-        breaking.break_node(layout, "syntax-error")
+    for command in (breaking.break_node, breaking.may_break):
+        with pytest.raises(RefusedError, match="this one is real"):
+            command(layout, "syntax-error")
     assert not layout.faults.exists()

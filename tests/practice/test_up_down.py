@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from remote.errors import LockedError, RefusedError, UsageError
 from remote.inventory import load
-from remote.practice import processes, record, server, wheels
+from remote.practice import processes, record, server, ssh_server, wheels
 from remote.practice.down import down
 from remote.practice.layout import MARKER, Layout, here
 from remote.practice.nvidia_smi import read_holders
 from remote.practice.processes import Known
 from remote.practice.ssh_server import SshServerError
-from remote.practice.up import Up, up
+from remote.practice.up import Up, plan, up
 from tests.support import wait_until
 
 
@@ -182,3 +183,14 @@ def test_the_directory_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert here().root == tmp_path.resolve() / "node"
     monkeypatch.delenv("FIXOPS_PRACTICE_DIR")
     assert here().root == Path(__file__).resolve().parents[2] / ".practice"
+
+
+@pytest.mark.parametrize("command", [plan, up])
+def test_openssh_where_it_is_not_installed_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., object]
+) -> None:
+    layout = Layout(tmp_path / "node")
+    monkeypatch.setattr(ssh_server.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(SshServerError, match="not installed"):
+        command(layout, ssh="openssh")
+    assert not layout.root.exists()

@@ -105,14 +105,13 @@ def ready(version: str) -> bool:
 def build(version: str, say: Say = lambda _: None) -> Environment:
     """The environment for this version of SGLang, installed first where it is not in the cache.
 
-    Raises UsageError (no such version), NoInterpreter, EnvironmentUnavailable (no disk, no network, pip).
+    Raises what `may_build` does, and EnvironmentUnavailable (no network, pip).
     """
-    supported(version)
-    interpreter = find()
+    interpreter = may_build(version)
     layers = _layers(version)
     if not ready(version):
         say(needs(version))
-        _check_disk(version)
+        directory().mkdir(parents=True, exist_ok=True)
         with _alone(say):
             for number, layer in enumerate(layers, 1):
                 if not _is_complete(layer):
@@ -121,6 +120,18 @@ def build(version: str, say: Say = lambda _: None) -> Environment:
             _seen_working(layers).touch()
     # What belongs to one version comes first.
     return Environment(interpreter.path, tuple(layer.directory() for layer in reversed(layers)))
+
+
+def may_build(version: str) -> Interpreter:
+    """The interpreter that `build` would take. Installs nothing.
+
+    Raises UsageError (no such version), NoInterpreter, EnvironmentUnavailable (no disk).
+    """
+    supported(version)
+    interpreter = find()
+    if not ready(version):
+        _check_disk(version)
+    return interpreter
 
 
 def _layers(version: str) -> list[_Layer]:
@@ -143,8 +154,8 @@ def _is_complete(layer: _Layer) -> bool:
 
 def _check_disk(version: str) -> None:
     folder = directory()
-    folder.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(folder).free // 2**20
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(there).free // 2**20
     missing = sum(not _is_complete(layer) for layer in _layers(version))
     wanted = (DISK_MIB[version] * missing) // 3 + SPARE_MIB
     if free < wanted:
