@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from remote.errors import FixopsError, RefusedError
+from remote.errors import RefusedError
 from remote.practice import processes, record
 from remote.practice.layout import Layout
 from remote.practice.ssh_server import SshServer, is_running
@@ -31,8 +31,8 @@ class Down:
 def down(layout: Layout) -> Down:
     """End the node's processes, read back that they are gone, then remove the directory.
 
-    Raises LockedError while it is being made, RefusedError when the directory is no practice node,
-    FixopsError when a process does not end.
+    Raises LockedError while it is being made, RefusedError when the directory is no practice node, or when
+    a process does not end.
     """
     ssh = _ssh_of(layout)
     ended: dict[int, str] = {}
@@ -47,7 +47,7 @@ def down(layout: Layout) -> Down:
         left = processes.end(found)
         ended.update(titles)
         if left:
-            raise FixopsError(
+            raise RefusedError(
                 f"pid {', '.join(str(entry.pid) for entry in left)} of the practice node cannot be ended",
                 hint="end it by hand, then inv practice.down again",
             )

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from remote.errors import FixopsError
+from remote.errors import RefusedError
 
 Kind = Literal["openssh", "asyncssh"]
 HOST = "127.0.0.1"
@@ -32,7 +32,7 @@ STOP_TIMEOUT_S = 10.0
 PORT_ATTEMPTS = 5
 
 
-class SshServerError(FixopsError):
+class SshServerError(RefusedError):
     """The practice SSH server could not be started or stopped."""
 
     code = "practice-ssh"

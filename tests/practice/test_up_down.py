@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from remote.errors import LockedError, RefusedError, UsageError
+from remote.errors import ExitCode, LockedError, RefusedError, UsageError
 from remote.inventory import load
 from remote.practice import processes, record, server, ssh_server, wheels
 from remote.practice.down import down
@@ -191,6 +191,7 @@ def test_openssh_where_it_is_not_installed_is_refused_before_anything_is_made(
 ) -> None:
     layout = Layout(tmp_path / "node")
     monkeypatch.setattr(ssh_server.shutil, "which", lambda *_, **__: None)
-    with pytest.raises(SshServerError, match="not installed"):
+    with pytest.raises(SshServerError, match="not installed") as caught:
         command(layout, ssh="openssh")
+    assert caught.value.exit_code == ExitCode.REFUSED
     assert not layout.root.exists()
