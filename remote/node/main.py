@@ -9,6 +9,9 @@ started, except those that were detached.
 
 from __future__ import annotations
 
+# Before there is a thread: Python 3.13.0 lets one see it half initialised while another imports it (CPython
+# issue 125245), and what imports it then fails, as subprocess does.
+import collections.abc  # noqa: F401
 import contextlib
 import json
 import os

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 from collections.abc import Callable
@@ -19,6 +20,14 @@ from tests.node.dispatcher import Bench, Op, echo, until_cancelled
 @changes
 def change(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
     return {"changed": params}
+
+
+def test_what_python_3_13_0_cannot_import_in_several_threads_is_imported_before_there_are_any() -> None:
+    """One verification in five ended with a section unread: "cannot import name 'Mapping'"."""
+    imports = [
+        node for node in ast.parse(Path(main.__file__).read_text()).body if isinstance(node, ast.Import)
+    ]
+    assert [name.name for name in imports[0].names] == ["collections.abc"]
 
 
 def test_requests_come_in_pieces_of_any_size(bench: Callable[[dict[str, Op]], Bench]) -> None:
