@@ -87,6 +87,11 @@ class Work:
     # What the node was asked to change, by action, and whether it answered.
     begun: dict[str, bool] = field(default_factory=dict)
 
+    @property
+    def changed(self) -> bool:
+        """Whether anything was changed: what only waited is no operation on the node."""
+        return any(done.changed for done in self.actions)
+
     def told(self) -> dict[str, Any]:
         """For the node's entry when the work ends early."""
         return {"deploy_id": self.deploy_id, "actions": [done.to_json() for done in self.actions]}
@@ -146,8 +151,10 @@ class Work:
         self._append({**entry, "phase": "begin"}, {**entry, "phase": "end", "outcome": outcome})
 
     def _append(self, *entries: dict[str, Any]) -> None:
-        with suppress(NodeError):
-            self.session.submit("journal_append", {"entries": list(entries)})
+        """Into the journal of what was changed, without waiting."""
+        if self.changed:
+            with suppress(NodeError):
+                self.session.submit("journal_append", {"entries": list(entries)})
 
     def journal(self, action: str, detail: str) -> dict[str, Any]:
         """Who does what in which deploy: what is written on the node before and after."""
@@ -222,8 +229,7 @@ def locked(
         if session.helper.alive:
             # Journalled, so that whoever looked while we only waited for health plans anew. Not where nothing
             # was changed: that is no deploy.
-            changed = any(done.changed for done in work.actions)
-            journal = work.journal(UNLOCK, "") if changed else None
+            journal = work.journal(UNLOCK, "") if work.changed else None
             session.request("unlock", {}, journal=journal)
 
 

@@ -104,7 +104,7 @@ def test_a_server_that_is_still_loading_is_waited_for_and_not_restarted(slow: Pr
     """After `inv start`, and after an interrupted wait for its health: a long load is not thrown away."""
     slow.deploy()
     slow.inv("stop", "--yes", "--json").is_(0)
-    slow.settings(speed=4.0)
+    slow.settings(speed=8.0)
     before = boots(slow)
     slow.inv("start", "--yes", "--json").is_(0)
     slow.settings(speed=1.0)
