@@ -234,7 +234,7 @@ def picture(facts: dict[str, Any] | None = None, sources: dict[str, bytes | None
     known = copy.deepcopy(facts if facts is not None else healthy())
     contents = dict(sources if sources is not None else fixed())
     if "files" not in known:
-        version = known["package"].get("imported", {}).get("version", VERSION)
+        version = (known["package"].get("imported") or {}).get("version", VERSION)
         known["files"] = {
             path: {**_file(f"{ROOT}/{path}", text), "record_sha256": record_sha256(version, path)}
             for path, text in contents.items()
