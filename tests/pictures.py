@@ -216,6 +216,7 @@ def healthy() -> dict[str, Any]:
         "weights": {
             "exists": True,
             "files": {"config.json": 900, "model.safetensors": 1_000_000},
+            "ctimes_ns": {"config.json": CHANGED_NS, "model.safetensors": CHANGED_NS},
             "shapes": {"fc.weight": [7168, 3 * 7168], "lm_head.weight": [32000, 7168], "d2t": [32000]},
             "shards": [],
             "problem": None,

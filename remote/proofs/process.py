@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from ..checks import Check, Evidence, failed, passed, unknown
 from ..intent import expected_ranks
 from ..ownership import Ownership, Process, processes_of
-from ..picture import Picture, Unreadable
+from ..picture import Facts, Picture, Unreadable
+from ..sglang import draft
+from ..sglang.modelpath import tidy
 
 NO_SERVER = "no server of ours runs"
 PURGED = "the bytecode of its modules"
@@ -128,7 +130,8 @@ def ranks(picture: Picture) -> Check:
 
 
 def after_fix(picture: Picture) -> Check:
-    """The server started after the last change of any file that it loaded at start, bytecode included.
+    """The server started after the last change of any file that it loaded at start: the bundle's files and
+    their bytecode, the draft's configuration and its weights.
 
     The change time counts (ctime), not the modification time: that one can be set back. Bytecode that was
     purged since leaves no trace but in the journal: the server may have loaded it.
@@ -138,12 +141,7 @@ def after_fix(picture: Picture) -> Check:
     restart = f"inv restart --node {picture.node.name}"
     if owned.server is None or owned.server.launcher is None:
         return no_server(picture, id, expected)
-    facts = {
-        picture.path_of(file.path): picture.section("files").get(file.path, {})
-        for file in (picture.fix.files if picture.fix else ())
-    }
-    if picture.config:
-        facts[picture.config.path] = picture.config.facts
+    facts = _loaded_files(picture)
     changed = {path: fact["ctime_ns"] for path, fact in facts.items() if fact.get("exists")}
     if not changed:
         return unknown(
@@ -168,13 +166,43 @@ def after_fix(picture: Picture) -> Check:
             *evidence,
             remedy=restart,
         )
-    unseen = [f"{path} is not there" for path in facts if path not in changed]
+    unseen = [_why_unseen(path, fact) for path, fact in facts.items() if path not in changed]
     if picture.fix is None:
         unseen.insert(0, picture.problem or "no SGLang was found")
     if unseen:
         why = f"{unseen[0]}: when it changed cannot be told"
         return unknown(id, expected, why, *evidence, remedy=f"inv verify --node {picture.node.name}")
     return passed(id, expected, f"started {_clock(first.start_time)}", *evidence)
+
+
+def _loaded_files(picture: Picture) -> dict[str, Facts]:
+    """The facts of each file that the server loaded at start, by path."""
+    facts: dict[str, Facts] = {
+        picture.path_of(file.path): picture.section("files").get(file.path, {})
+        for file in (picture.fix.files if picture.fix else ())
+    }
+    if picture.config:
+        facts |= {picture.config.path: picture.config.facts, **_draft_weights(picture)}
+    return facts
+
+
+def _draft_weights(picture: Picture) -> dict[str, Facts]:
+    """The same of the draft's weights."""
+    folder = tidy(picture.node.server.draft_model_path or "")
+    found = picture.facts.get("weights") or {}
+    ctimes_ns = found.get("ctimes_ns", {})
+    names = draft.loaded(ctimes_ns, found.get("shards", ()))
+    if not names:
+        return {f"{folder}/*.safetensors": found if "error" in found else {"exists": False}}
+    return {
+        f"{folder}/{name}": {"exists": name in ctimes_ns, "ctime_ns": ctimes_ns.get(name)} for name in names
+    }
+
+
+def _why_unseen(path: str, fact: Facts) -> str:
+    if "error" in fact:
+        return str(fact["error"]["message"])
+    return f"{path} is not there"
 
 
 def _purges(picture: Picture) -> Iterator[float]:
