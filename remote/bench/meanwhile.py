@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from .. import secrets
+from .. import running, secrets
 from ..intent import endpoint
 from ..pending import Pending
-from ..picture import Picture
+from ..picture import Picture, Unreadable
 from ..session import Session
 from ..sglang import decode, metrics, patterns
 from ..sglang.decode import Sample
@@ -50,7 +50,8 @@ class Mark:
 @dataclass(frozen=True)
 class Meanwhile:
     """`samples`: the decode lines of the run. `strangers`: generation requests that were not ours.
-    `boots`: starts of a server that the log shows within the run. None: not known."""
+    `boots`: starts of a server that the log shows within the run. None: not known. `other_log`: why the log
+    is not known to be the measured server's; nothing of it is used then."""
 
     before: Launcher | None
     after: Launcher | None
@@ -61,12 +62,21 @@ class Meanwhile:
     info: ServerInfo | None
     model_path: str | None
     pretended: str | None
+    other_log: str | None = None
 
 
 def launcher_of(picture: Picture) -> Launcher | None:
-    group = picture.ownership.server if picture.ownership else None
-    found = group.launcher if group else None
+    found = running.launcher(picture)
     return Launcher(found.pid, found.starttime_ticks) if found else None
+
+
+def other_log(picture: Picture) -> str | None:
+    """Why the log is not known to be the running server's; None where it is."""
+    try:
+        found = running.not_its_own(picture)
+    except Unreadable as reason:
+        return reason.message
+    return found.text if found else None
 
 
 def ask_mark(session: Session) -> Pending:
@@ -79,8 +89,8 @@ def mark(reply: Mapping[str, Any]) -> Mark:
     return Mark(reply.get("real_path"), reply.get("inode"), reply.get("size"))
 
 
-def look(session: Session, before: Launcher | None, start: Mark, ports: frozenset[int]) -> Meanwhile:
-    """Read the node once more after the run. What cannot be read is None."""
+def look(session: Session, picture: Picture, start: Mark, ports: frozenset[int]) -> Meanwhile:
+    """Read the node once more after the run. What cannot be read is None. `picture`: as it was before."""
     server = session.node.server
     key = secrets.headers(server, os.environ)
     get = {
@@ -112,15 +122,19 @@ def look(session: Session, before: Launcher | None, start: Mark, ports: frozense
             }
         },
     )
-    return assemble(facts, before, start, ports)
+    return assemble(facts, launcher_of(picture), start, ports, other_log(picture))
 
 
 def assemble(
-    facts: Mapping[str, Any], before: Launcher | None, start: Mark, ports: frozenset[int]
+    facts: Mapping[str, Any],
+    before: Launcher | None,
+    start: Mark,
+    ports: frozenset[int],
+    other_log: str | None = None,
 ) -> Meanwhile:
     """What follows from the facts. Pure."""
     log = facts.get("log") or {}
-    readable = "error" not in log and bool(log.get("exists")) and start.size is not None
+    readable = other_log is None and "error" not in log and bool(log.get("exists")) and start.size is not None
     same = (log.get("real_path"), log.get("inode")) == (start.real_path, start.inode) if readable else None
     lines = [(place, each["text"]) for place, each in enumerate(log.get("matches", []), start=1)]
     raw = _server_info(facts.get("http") or {})
@@ -134,6 +148,7 @@ def assemble(
         info=metrics.server_info(raw) if raw is not None else None,
         model_path=str(raw["model_path"]) if raw is not None and raw.get("model_path") else None,
         pretended=_pretended(facts.get("procs") or {}),
+        other_log=other_log,
     )
 
 
@@ -189,6 +204,11 @@ def _pretended(procs: Mapping[str, Any]) -> str | None:
         if process.get("role") and value and not value.startswith("-"):
             return str(value)
     return None
+
+
+def not_used(found: Meanwhile) -> str | None:
+    """Why nothing of the log is used; None where it is the measured server's own."""
+    return None if found.other_log is None else f"the log is not used: {found.other_log}"
 
 
 def logged(samples: Sequence[Sample] | None) -> dict[str, Any] | None:
