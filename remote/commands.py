@@ -315,9 +315,8 @@ def trust_node(options: Options, yes: bool, replaces: bool) -> NoReturn:
         )
         if not isinstance(outcome.result, trusting.Trusted):
             return outcome
-        if not options.json:
-            show.trusted(outcome.result)
-        return replace(outcome, error=outcome.result.error)
+        told = cli.shown(options, outcome, show.trusted)
+        return replace(told, error=told.error or outcome.result.error)
 
     def body() -> ExitCode:
         _, nodes = cli.load_inventory(options)
