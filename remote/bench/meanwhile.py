@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -114,10 +113,7 @@ def look(session: Session, picture: Picture, start: Mark, ports: frozenset[int])
                 },
                 "http": {
                     **endpoint(server),
-                    "requests": [
-                        {"name": "server_info", "path": "/server_info", **get},
-                        {"name": "get_server_info", "path": "/get_server_info", **get},
-                    ],
+                    "requests": [{"name": name, "path": f"/{name}", **get} for name in metrics.INFO_NAMES],
                 },
             }
         },
@@ -137,7 +133,7 @@ def assemble(
     readable = other_log is None and "error" not in log and bool(log.get("exists")) and start.size is not None
     same = (log.get("real_path"), log.get("inode")) == (start.real_path, start.inode) if readable else None
     lines = [(place, each["text"]) for place, each in enumerate(log.get("matches", []), start=1)]
-    raw = _server_info(facts.get("http") or {})
+    raw = metrics.told(facts.get("http") or {})
     return Meanwhile(
         before=before,
         after=_listening_launcher(facts.get("procs") or {}),
@@ -167,19 +163,6 @@ def strangers(lines: Sequence[str], ports: frozenset[int]) -> tuple[str, ...] | 
     return tuple(found) if ours or not ports else None
 
 
-def _server_info(http: Mapping[str, Any]) -> dict[str, Any] | None:
-    for name in ("server_info", "get_server_info"):
-        reply = http.get(name) or {}
-        if reply.get("status") == 200:
-            try:
-                value = json.loads(reply.get("body") or "")
-            except ValueError:
-                continue
-            if isinstance(value, dict):
-                return value
-    return None
-
-
 def _listening_launcher(procs: Mapping[str, Any]) -> Launcher | None:
     """The launcher above whatever listens on the port now, or the listener itself."""
     by_pid = {process["pid"]: process for process in procs.get("processes", [])}
@@ -204,6 +187,11 @@ def _pretended(procs: Mapping[str, Any]) -> str | None:
         if process.get("role") and value and not value.startswith("-"):
             return str(value)
     return None
+
+
+def other_boot(found: Meanwhile) -> bool:
+    """Was the server another one at the end, or the log another file, or did a server start in it?"""
+    return found.before != found.after or found.log_same is False or bool(found.boots)
 
 
 def not_used(found: Meanwhile) -> str | None:

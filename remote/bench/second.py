@@ -190,10 +190,10 @@ def _guards(
             f" ({found.get('accept_length') or 'none told'})",
         )
     ]
-    if "CHUNK_ITL" in said.flags:
+    if said.chunk_ratio is not None:
         detail = f"its inter-token latency is that of chunks of {said.chunk_ratio:.1f} tokens"
         guards.append(Guard("client-itl", "shown", detail))
-    if "INCONSISTENT" in said.flags:
+    if said.low_peak:
         guards.append(
             Guard("client-peak", "shown", "its peak throughput is below its average: it counts chunks")
         )
@@ -207,7 +207,7 @@ def _guards(
     if prompts < len(plan.order):
         detail = f"{len(plan.order)} requests with {prompts} prompts, and it does not tell which is a repeat"
         guards.append(Guard("repeats", "spoils", detail, BOTH))
-    if after.before != after.after or after.log_same is False or after.boots:
+    if meanwhile.other_boot(after):
         guards.append(Guard("same-boot", "spoils", "another boot in between", BOTH))
     if (why := meanwhile.not_used(after)) is not None:
         guards.append(Guard("server-log", "unknown", why))

@@ -12,6 +12,7 @@ from ..picture import Picture, outcome
 from ..running import not_its_own
 from ..sglang.adjustments import same
 from ..sglang.args import redact_value
+from ..sglang.metrics import INFO_NAMES
 from ..sglang.redact import is_secret
 
 
@@ -124,7 +125,7 @@ def _told(picture: Picture) -> tuple[Mapping[str, Any] | None, str]:
 def _untold(picture: Picture) -> list[Evidence]:
     """What the server answered when it was asked, and what its log has in place of the record."""
     found = []
-    for name in ("server_info", "get_server_info"):
+    for name in INFO_NAMES:
         reply = (picture.facts.get("http") or {}).get(name)
         if reply is not None:
             found.append(Evidence(f"GET :{picture.node.server.port}/{name}", outcome(reply)))
