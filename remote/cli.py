@@ -6,13 +6,14 @@ runs it on every node named, and turns whatever happens into the contract's exit
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from . import inventory, secrets
@@ -34,6 +35,7 @@ from .render.reporter import TerminalReporter
 from .render.show import message
 from .reporting import Reporter, Silent
 from .session import Session, open_session
+from .sidebyside import side_by_side
 
 SCHEMA = 1
 # What became of a command on one node of a group.
@@ -177,6 +179,8 @@ def finish(
     more: Mapping[str, Any] | None = None,
 ) -> ExitCode:
     """Print the JSON document (with `more` in it) or the errors; return the exit code of it all."""
+    if options.json:
+        outcomes = [_renderable(outcome) for outcome in outcomes]
     failures = [error] if error else [each.failure for each in outcomes]
     errors = [each for each in failures if each is not None]
     for each in errors:
@@ -194,8 +198,10 @@ def finish(
             **(more or {}),
         }
         print_json(clean_tree(document, clean_text))
+    # What ended many nodes at once is told once.
+    stopped = [each for each in errors if isinstance(each, InterruptedByUser)]
     for each in errors:
-        if not isinstance(each, NotBegun):
+        if not isinstance(each, NotBegun) and each not in stopped[1:]:
             print_error(_clean_error(each))
     if len(outcomes) > 1:
         message(_tally(outcomes))
@@ -211,6 +217,15 @@ def _tally(outcomes: Sequence[Outcome]) -> str:
     done = len(by_word.pop(_WORDS[ExitCode.OK], []))
     others = [f"{len(names)} {word}: {', '.join(names)}" for word, names in by_word.items()]
     return f"{len(outcomes)} nodes: " + "; ".join([f"{done} done", *others])
+
+
+def _renderable(outcome: Outcome) -> Outcome:
+    """The outcome; where a bug keeps it from being JSON, that error in its place: the others are shown."""
+    try:
+        json.dumps(outcome.to_json())
+    except Exception:
+        return Outcome(outcome.node, None, _on(outcome.node, _bug()))
+    return outcome
 
 
 # Of the nodes that this command works on: never printed.
@@ -255,32 +270,32 @@ def on_nodes(
 ) -> ExitCode:
     """Run `each` on every node: side by side when it only reads, else one after another.
 
-    `show_several`: a group's results in a shorter way than each by itself.
+    `show_several`: a group's results in one picture.
 
     A changing command stops at the first node that it could not finish: the rest of the group keeps
     what it has, and is named. `go_on`: one that only reads, but one node at a time, goes on unless it was
     interrupted.
     """
-    outcomes: list[Outcome] = []
     if parallel and len(nodes) > 1:
-        with ThreadPoolExecutor(min(MAX_PARALLEL, len(nodes))) as pool:
-            outcomes = list(pool.map(lambda node: _one(node, each, Silent()), nodes))
-        if show_several is not None and not options.json:
-            show_several([clean(outcome.result) for outcome in outcomes if outcome.result is not None])
-        else:
-            for outcome in outcomes:
-                _show(options, outcome, show)
-        return finish(options, outcomes)
+        found = side_by_side(lambda node: _one(node, each, Silent()), nodes, MAX_PARALLEL)
+        told = [
+            outcome or Outcome(node.name, None, _on(node.name, _interrupted(options)))
+            for node, outcome in zip(nodes, found, strict=True)
+        ]
+        if show_several is not None:
+            return finish(options, _shown_together(options, told, show_several))
+        return finish(options, [shown(options, outcome, show) for outcome in told])
+    outcomes: list[Outcome] = []
     for node in nodes:
         reporter = TerminalReporter(console(to_stderr=options.json), node.name, clean_text)
         try:
             outcome = _one(node, each, reporter)
         except KeyboardInterrupt:
-            outcome = Outcome(node.name, None, _on(node, _interrupted(options)))
+            outcome = Outcome(node.name, None, _on(node.name, _interrupted(options)))
         finally:
             reporter.close()
+        outcome = shown(options, outcome, show)
         outcomes.append(outcome)
-        _show(options, outcome, show)
         if outcome.failure is not None and not parallel:
             if go_on and outcome.exit_code != ExitCode.INTERRUPTED:
                 continue
@@ -294,9 +309,30 @@ def _not_begun(options: Options, node: Node, stopped_at: str) -> Outcome:
     return Outcome(node.name, None, NotBegun(text, hint="mend that node first", node=node.name))
 
 
-def _show(options: Options, outcome: Outcome, show: Show) -> None:
-    if not options.json and outcome.result is not None:
+def shown(options: Options, outcome: Outcome, show: Show) -> Outcome:
+    """Show what came of a node. A bug in showing it is that node's error: the others are shown."""
+    if options.json or outcome.result is None:
+        return outcome
+    try:
         show(clean(outcome.result))
+    except Exception:
+        return replace(outcome, error=_on(outcome.node, _bug()))
+    return outcome
+
+
+def _shown_together(
+    options: Options, outcomes: Sequence[Outcome], show: Callable[[Sequence[Any]], None]
+) -> list[Outcome]:
+    """A group in one picture: a bug in it is an error of every node that it was to show."""
+    results = [clean(outcome.result) for outcome in outcomes if outcome.result is not None]
+    if options.json or not results:
+        return list(outcomes)
+    try:
+        show(results)
+    except Exception:
+        error = _bug()
+        return [replace(each, error=each.error or _on(each.node, copy(error))) for each in outcomes]
+    return list(outcomes)
 
 
 def _one(node: Node, each: Each, reporter: Reporter) -> Outcome:
@@ -312,15 +348,15 @@ def without_session(node: Node, each: Callable[[Node], Result]) -> Outcome:
     try:
         return Outcome(node.name, each(node), None)
     except FixopsError as error:
-        return Outcome(node.name, None, _on(node, error))
+        return Outcome(node.name, None, _on(node.name, error))
     except Exception:
-        return Outcome(node.name, None, _on(node, _bug()))
+        return Outcome(node.name, None, _on(node.name, _bug()))
 
 
-def _on(node: Node, error: FixopsError) -> FixopsError:
+def _on(node: str, error: FixopsError) -> FixopsError:
     """The error, which tells the node by the inventory's name: an address alone does not."""
     if error.node is None:
-        error.node, error.message = node.name, f"{node.name}: {error.message}"
+        error.node, error.message = node, f"{node}: {error.message}"
     return error
 
 

@@ -78,9 +78,14 @@ def reading(
     options: Options,
     verb: Callable[[Session, Bundle], Any],
     view: Callable[[Any], None],
-    of_several: Callable[[Sequence[Any]], None] | None = None,
+    *,
+    in_group: Callable[[Any], None] | None = None,
+    show_several: Callable[[Sequence[Any]], None] | None = None,
 ) -> NoReturn:
-    """A command that only reads: all nodes of a group side by side."""
+    """A command that only reads: all nodes of a group side by side.
+
+    `in_group`: the view of a node that is one of several. `show_several`: one view of them all.
+    """
 
     def body() -> ExitCode:
         found, nodes = cli.load_inventory(options)
@@ -89,9 +94,9 @@ def reading(
             options,
             nodes,
             lambda session, _: verb(session, bundle(session)),
-            view,
+            in_group if in_group is not None and len(nodes) > 1 else view,
             parallel=True,
-            show_several=of_several,
+            show_several=show_several,
         )
 
     cli.guarded(options, body)
@@ -141,8 +146,10 @@ def deploy_fix(options: Options, change: Change, from_pristine: bool, bench: boo
 
 
 def verify_node(options: Options, verbose: bool) -> NoReturn:
-    of_several = None if verbose else show.verified_several
-    reading(options, verify.verify, lambda result: show.verified(result, verbose=verbose), of_several)
+    def view(result: verify.Verified) -> None:
+        show.verified(result, verbose=verbose)
+
+    reading(options, verify.verify, view, in_group=None if verbose else show.verified_in_group)
 
 
 def diagnose_node(options: Options, verbose: bool) -> NoReturn:
@@ -203,7 +210,7 @@ def report_of(options: Options, deploy: str | None, output: str | None, as_text:
 
 def status_of(options: Options, watch: bool) -> NoReturn:
     if not watch:
-        reading(options, status.status, render_status.show, render_status.show_several)
+        reading(options, status.status, render_status.show, show_several=render_status.show_several)
 
     def body() -> ExitCode:
         if options.json:
@@ -221,16 +228,32 @@ def status_of(options: Options, watch: bool) -> NoReturn:
     cli.guarded(options, body)
 
 
-def fixes_on(options: Options) -> NoReturn:
-    """Every bundle, held against the node's files."""
+def _looking(
+    options: Options, verb: Callable[[Session], Any], view: Callable[[Any], None], *, parallel: bool = True
+) -> NoReturn:
+    """A command on each node for which no fix matters."""
 
     def body() -> ExitCode:
         _, nodes = cli.load_inventory(options)
-        return cli.on_nodes(
-            options, nodes, lambda session, _: fitting.fitting(session), show.fitting, parallel=True
-        )
+        return cli.on_nodes(options, nodes, lambda session, _: verb(session), view, parallel=parallel)
 
     cli.guarded(options, body)
+
+
+def fixes_on(options: Options) -> NoReturn:
+    """Every bundle, held against the node's files."""
+    _looking(options, fitting.fitting, show.fitting)
+
+
+def history_of(options: Options, limit: int) -> NoReturn:
+    _looking(options, lambda session: history.history(session, limit), render_history.show)
+
+
+def unlock_node(options: Options, yes: bool, dry_run: bool) -> NoReturn:
+    def verb(session: Session) -> unlock.Unlocked:
+        return unlock.unlock(session, release=yes, dry_run=dry_run)
+
+    _looking(options, verb, show.unlocked, parallel=False)
 
 
 def practice(
@@ -296,34 +319,6 @@ def health(options: Options) -> NoReturn:
     cli.guarded(options, body)
 
 
-def history_of(options: Options, limit: int) -> NoReturn:
-    def body() -> ExitCode:
-        _, nodes = cli.load_inventory(options)
-        return cli.on_nodes(
-            options,
-            nodes,
-            lambda session, _: history.history(session, limit),
-            render_history.show,
-            parallel=True,
-        )
-
-    cli.guarded(options, body)
-
-
-def unlock_node(options: Options, yes: bool, dry_run: bool) -> NoReturn:
-    def body() -> ExitCode:
-        _, nodes = cli.load_inventory(options)
-        return cli.on_nodes(
-            options,
-            nodes,
-            lambda session, _: unlock.unlock(session, release=yes, dry_run=dry_run),
-            show.unlocked,
-            parallel=False,
-        )
-
-    cli.guarded(options, body)
-
-
 def rollback(options: Options, change: Change, to: str | None, force: bool) -> NoReturn:
     changing(options, change, rollbacks.rollback, show.rolled_back, to=to, force=force)
 
@@ -339,9 +334,8 @@ def trust_node(options: Options, yes: bool, replaces: bool, dry_run: bool) -> No
         )
         if not isinstance(outcome.result, trusting.Trusted):
             return outcome
-        if not options.json:
-            show.trusted(outcome.result)
-        return replace(outcome, error=outcome.result.error)
+        told = cli.shown(options, outcome, show.trusted)
+        return replace(told, error=told.error or outcome.result.error)
 
     def body() -> ExitCode:
         _, nodes = cli.load_inventory(options)

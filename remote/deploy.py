@@ -20,7 +20,7 @@ from .push import check_imports, push
 from .relaunch import attempt, observe_after
 from .reporting import Reporter
 from .session import Session
-from .verify import wiring_json
+from .verify import proven_json
 from .work import Work, locked, planned_json, unchanged
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ class Deployed:
             "node": self.node,
             "deploy_id": self.deploy_id,
             "actions": list(self.actions),
-            "checks": [check.to_json() for check in self.checks],
-            "wiring": wiring_json(self.picture),
+            **proven_json(self.checks, self.picture),
             **(self.stopped.data if self.stopped else {}),
             **({"bench": self.benches.to_json()} if self.benches else {}),
         }

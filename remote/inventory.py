@@ -235,6 +235,12 @@ def _check_names(parsed: InventoryFile, document: Document) -> None:
         for index, member in enumerate(members):
             if member not in parsed.nodes:
                 raise dangling(["groups", group, index], member, nodes, "the node")
+            if member in members[:index]:
+                # It would be worked on twice, and read twice at the same time.
+                place = document.place(["groups", group, index])
+                raise InventoryError(
+                    f"{place}: groups.{group} names the node '{member}' twice", hint="remove one"
+                )
     for name, entry in parsed.nodes.items():
         if entry.server is not None and entry.server not in parsed.servers:
             raise dangling(["nodes", name, "server"], entry.server, servers, "the server")

@@ -68,11 +68,14 @@ def _value(text: str, at: int) -> Node:
     match = _STRING.match(text, at) if opening == '"' else _SCALAR.match(text, at)
     if match is None:
         raise _problem(text, at, "a value is missing")
+    return Node(_decoded(text, match, "value"), at, match.end())
+
+
+def _decoded(text: str, match: re.Match[str], what: str) -> Any:
     try:
-        value = json.loads(match.group())
+        return json.loads(match.group())
     except ValueError:
-        raise _problem(text, at, f"not a JSON value: {match.group()[:40]}") from None
-    return Node(value, at, match.end())
+        raise _problem(text, match.start(), f"not a JSON {what}: {match.group()[:40]}") from None
 
 
 def _object(text: str, start: int) -> Node:
@@ -82,10 +85,7 @@ def _object(text: str, start: int) -> Node:
         match = _STRING.match(text, at)
         if match is None:
             raise _problem(text, at, "a key in double quotes is missing")
-        try:
-            key = json.loads(match.group())
-        except ValueError:
-            raise _problem(text, at, f"not a JSON string: {match.group()[:40]}") from None
+        key = _decoded(text, match, "string")
         if key in members:
             raise _problem(text, at, f"the key {match.group()} is there twice")
         colon = _skip(text, match.end())

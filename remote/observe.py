@@ -18,7 +18,7 @@ from .picture import ConfigFile, Facts, Picture
 from .redact import clean_tree, printable
 from .running import came_up
 from .session import Session
-from .sglang import boots, patterns
+from .sglang import boots, metrics, patterns
 
 PACKAGE = "sglang"
 # Files of any other architecture are fetched once the model's config.json has told which it is.
@@ -91,8 +91,10 @@ def sections(node: Node, bundle: bundles.Bundle, *, probe: bool) -> dict[str, An
             **endpoint(server),
             "requests": [
                 {"name": "health", "path": "/health", "timeout_s": HEALTH_TIMEOUT_S, **get},
-                {"name": "server_info", "path": "/server_info", "timeout_s": HEALTH_TIMEOUT_S, **get},
-                {"name": "get_server_info", "path": "/get_server_info", "timeout_s": HEALTH_TIMEOUT_S, **get},
+                *(
+                    {"name": name, "path": f"/{name}", "timeout_s": HEALTH_TIMEOUT_S, **get}
+                    for name in metrics.INFO_NAMES
+                ),
                 generate_request(key, PROBE_TIMEOUT_S),
             ],
         }
@@ -240,7 +242,7 @@ def assemble(
         fix = fixes.evaluate(bundle, version, contents, record)
     config = _config_file(node, bundle, version, facts)
     model_config = _model_config(node, facts)
-    effective = _effective(facts)
+    effective = metrics.told(facts.get("http", {}))
     backend = str((effective or wanted_args(node.server)).get("moe_a2a_backend") or "none")
     return Picture(
         node=node,
@@ -384,15 +386,3 @@ def _last_boot(facts: Facts) -> boots.Boot | None:
         return None
     found = boots.read_lines([(each["line"], each["text"]) for each in log["matches"]])
     return found[-1] if found else None
-
-
-def _effective(facts: Facts) -> Mapping[str, Any] | None:
-    """What the running server says its arguments are: /server_info, or /get_server_info before it."""
-    http = facts.get("http", {})
-    for name in ("server_info", "get_server_info"):
-        reply = http.get(name, {})
-        if reply.get("status") == 200:
-            value = _json_object(reply.get("body"))
-            if value is not None:
-                return value
-    return None

@@ -32,7 +32,7 @@ from .relaunch import attempt, observe_after
 from .replaced import contents
 from .reporting import Reporter
 from .session import Session
-from .verify import wiring_json
+from .verify import proven_json
 from .work import Done, Work, locked, planned_json, unchanged
 
 Confirm = Callable[[Plan], bool]
@@ -74,8 +74,7 @@ class RolledBack:
             "node": self.node,
             "deploy_id": self.deploy_id,
             "actions": list(self.actions),
-            "checks": [check.to_json() for check in self.checks],
-            "wiring": wiring_json(self.picture),
+            **proven_json(self.checks, self.picture),
             **(self.stopped.data if self.stopped else {}),
         }
 

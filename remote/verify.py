@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +30,7 @@ class Verified:
     def to_json(self) -> dict[str, Any]:
         return {
             "node": self.node,
-            "checks": [check.to_json() for check in self.checks],
-            "wiring": wiring_json(self.picture),
+            **proven_json(self.checks, self.picture),
         }
 
 
@@ -38,6 +38,11 @@ def verify(session: Session, bundle: Bundle) -> Verified:
     """Read the node once, and judge. Nothing is written there, the state directory included."""
     picture = observe(session, bundle)
     return Verified(session.node.name, tuple(prove(picture)), picture)
+
+
+def proven_json(found: Sequence[Check], picture: Picture) -> dict[str, Any]:
+    """The contract's `checks`, and the `wiring` beside them."""
+    return {"checks": [check.to_json() for check in found], "wiring": wiring_json(picture)}
 
 
 def wiring_json(picture: Picture) -> dict[str, Any]:

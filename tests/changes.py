@@ -100,7 +100,8 @@ def shapes(**values: Any) -> Change:
 
 
 def pickled(facts: Facts) -> None:
-    facts["weights"].update(files={"pytorch_model.bin": 1_000_000}, shapes=None)
+    changed = {"pytorch_model.bin": pictures.CHANGED_NS}
+    facts["weights"].update(files={"pytorch_model.bin": 1_000_000}, ctimes_ns=changed, shapes=None)
 
 
 def weights(**values: Any) -> Change:

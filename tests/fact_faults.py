@@ -179,7 +179,9 @@ def unhealthy(facts: Facts) -> None:
 
 
 def no_weights(facts: Facts) -> None:
-    facts["weights"].update(files={"config.json": 900}, shapes=None)
+    facts["weights"].update(
+        files={"config.json": 900}, ctimes_ns={"config.json": pictures.CHANGED_NS}, shapes=None
+    )
 
 
 def narrow_fc(facts: Facts) -> None:
@@ -198,7 +200,18 @@ def no_head(facts: Facts) -> None:
 
 
 def pickled_weights(facts: Facts) -> None:
-    facts["weights"].update(files={"config.json": 900, "pytorch_model.bin": 1_000_000}, shapes=None)
+    sizes = {"config.json": 900, "pytorch_model.bin": 1_000_000}
+    changed = dict.fromkeys(sizes, pictures.CHANGED_NS)
+    facts["weights"].update(files=sizes, ctimes_ns=changed, shapes=None)
+
+
+def other_weights_since_the_start(facts: Facts) -> None:
+    """Of the same shapes: a newer checkpoint was copied over the one that the server loaded."""
+    facts["weights"]["ctimes_ns"]["model.safetensors"] = int((STARTED_S + 60) * 1e9)
+
+
+def a_shard_is_gone(facts: Facts) -> None:
+    facts["weights"]["shards"] = ["model.safetensors", "model-00002-of-00002.safetensors"]
 
 
 def started_as(program: str, **facts_of_launcher: Any) -> Change:
@@ -292,7 +305,9 @@ FAULTS: tuple[tuple[Change, dict[str, str]], ...] = (
     (no_tokens, {"health.generate": "fail"}),
     (not_sglang, {"health.generate": "unknown"}),
     (unhealthy, {"health.http": "fail"}),
-    (no_weights, {"config.draft": "fail"}),
+    (no_weights, {"config.draft": "fail", "process.after_fix": "unknown"}),
+    (a_shard_is_gone, {"config.draft": "fail", "process.after_fix": "unknown"}),
+    (other_weights_since_the_start, {"process.after_fix": "fail"}),
     (narrow_fc, {"config.draft": "fail"}),
     (no_eagle3_draft, {"config.draft": "fail"}),
     (no_head, {"config.draft": "fail"}),

@@ -216,6 +216,7 @@ def healthy() -> dict[str, Any]:
         "weights": {
             "exists": True,
             "files": {"config.json": 900, "model.safetensors": 1_000_000},
+            "ctimes_ns": {"config.json": CHANGED_NS, "model.safetensors": CHANGED_NS},
             "shapes": {"fc.weight": [7168, 3 * 7168], "lm_head.weight": [32000, 7168], "d2t": [32000]},
             "shards": [],
             "problem": None,
@@ -234,7 +235,7 @@ def picture(facts: dict[str, Any] | None = None, sources: dict[str, bytes | None
     known = copy.deepcopy(facts if facts is not None else healthy())
     contents = dict(sources if sources is not None else fixed())
     if "files" not in known:
-        version = known["package"].get("imported", {}).get("version", VERSION)
+        version = (known["package"].get("imported") or {}).get("version", VERSION)
         known["files"] = {
             path: {**_file(f"{ROOT}/{path}", text), "record_sha256": record_sha256(version, path)}
             for path, text in contents.items()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import signal
+import threading
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -138,6 +141,86 @@ def test_ctrl_c_on_a_group_tells_of_the_nodes_that_were_done(
     assert codes == [("a", None), ("b", "interrupted"), ("c", "not-begun")]
     assert found["error"]["message"] == "b: interrupted"
     assert found["error"]["hint"].startswith("inv stop")
+
+
+@pytest.mark.usefixtures("no_sessions")
+@pytest.mark.parametrize("as_json", [True, False])
+def test_ctrl_c_on_a_group_that_is_read_keeps_what_was_answered(
+    as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes that have not answered are named, and nobody waits for them."""
+    # What a thread begins after another thing, it has done that.
+    monkeypatch.setattr(cli, "MAX_PARALLEL", 2)
+    over = threading.Event()
+
+    def each(node: Any, _: Any) -> Result:
+        if node.name == "b":
+            os.kill(os.getpid(), signal.SIGINT)
+        if node.name != "a":
+            over.wait(60)
+        return Result(node.name)
+
+    options, shown = Options("verify", "fleet", json=as_json), list[str]()
+    code = cli.on_nodes(
+        options, nodes("c", "a", "b", "d"), each, lambda found: shown.append(found.node), parallel=True
+    )
+    over.set()
+    assert code == 130
+    told = capsys.readouterr()
+    if as_json:
+        found = json.loads(told.out)
+        codes = [(entry["node"], (entry.get("error") or {}).get("code")) for entry in found["nodes"]]
+        assert codes == [("c", "interrupted"), ("a", None), ("b", "interrupted"), ("d", "interrupted")]
+        assert (found["exit_code"], found["error"]["message"]) == (130, "c: interrupted")
+    else:
+        assert shown == ["a"]
+    assert told.err.count("error: ") == 1
+    assert "4 nodes: 1 done; 3 interrupted: c, b, d" in told.err
+
+
+@pytest.mark.usefixtures("no_sessions")
+@pytest.mark.parametrize("parallel", [True, False])
+def test_a_bug_in_showing_one_node_does_not_hide_the_others(
+    parallel: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = []
+
+    def show(found: Result) -> None:
+        if found.node == "b":
+            raise KeyError("oops")
+        shown.append(found.node)
+
+    def each(node: Any, _: Any) -> Result:
+        return Result(node.name)
+
+    options = Options("verify")
+    code = cli.on_nodes(options, nodes("a", "b", "c"), each, show, parallel=parallel, go_on=True)
+    assert (code, shown) == (ExitCode.BUG, ["a", "c"])
+    told = capsys.readouterr().err
+    assert told.count("Traceback") == told.count("KeyError: 'oops'") == 1
+    assert "error: b: a bug in fixops" in told
+
+
+def test_a_bug_in_one_nodes_json_does_not_hide_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    class Raises(Result):
+        def to_json(self) -> dict[str, Any]:
+            raise KeyError("oops")
+
+    class IsNoJson(Result):
+        def to_json(self) -> dict[str, Any]:
+            return {"node": self.node, "when": object()}
+
+    for broken, said in ((Raises("b"), "oops"), (IsNoJson("b"), "not JSON serializable")):
+        outcomes = [Outcome(each.node, each, None) for each in (Result("a"), broken, Result("c"))]
+        assert cli.finish(JSON, outcomes) == ExitCode.BUG
+        told = capsys.readouterr()
+        found = json.loads(told.out)
+        assert [entry["node"] for entry in found["nodes"]] == ["a", "b", "c"]
+        assert found["nodes"][2]["text"] == ""
+        assert found["error"] == found["nodes"][1]["error"]
+        assert found["error"]["code"] == "internal"
+        assert told.err.count("Traceback") == 1
+        assert said in told.err
 
 
 def test_a_server_that_came_up_and_does_not_generate_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,6 +95,11 @@ def test_the_inventory_of_the_project_is_read_without_a_practice_node(
         ("    python: /opt/sglang/bin/python\n", "", r"lacks python"),
         ("  second: {", "  blackwell: {", r":7: 'blackwell' is given twice"),
         ("[blackwell, second]", "[]", r":9: groups.fleet is \[\]"),
+        (
+            "[blackwell, second]",
+            "\n    - second\n    - blackwell\n    - second",
+            r"inventory.yaml:12: groups.fleet names the node 'second' twice",
+        ),
         ("fix: eagle3-embedding", "fix: eagle3-embeding", r":1: .*did you mean 'eagle3-embedding-capture'"),
         ("    port: 8000\n", "    port: 8000\n    fix: no\n", r":15: servers.kimi.fix is False"),
         (

@@ -17,9 +17,10 @@ from remote.redact import KnownSecrets
 from remote.render import logs as render
 from remote.render.logs import show
 from remote.session import Session
-from remote.sglang.boots import boot_json, read_log
+from remote.sglang.boots import boot_json
 from tests.pictures import NODE
 from tests.sglang import data
+from tests.sglang.data import read_log
 
 READY = "[2026-11-29 10:00:05] The server is fired up and ready to roll!\n"
 CASES = ["012", "021", "026", "027", "029", "031", "032", "034", "041", "042", "044", "047", "051"]

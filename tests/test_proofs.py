@@ -34,6 +34,7 @@ from tests.fact_faults import (
     orphan,
     other_copies,
     other_interpreter,
+    other_weights_since_the_start,
     runs_in,
     started_as,
 )
@@ -242,6 +243,33 @@ def test_files_that_cannot_be_read_may_have_changed_after_the_start() -> None:
     facts = dict(picture().facts)
     facts["files"] = {**facts["files"], GRAPH: {"error": {"kind": "permission", "message": "not allowed"}}}
     assert not_passed(facts)["process.after_fix"] == "unknown"
+
+
+def test_other_weights_since_the_start_are_shown_with_both_times() -> None:
+    """Only files that a server loads: an optimizer's state, or a pickle beside safetensors, is none."""
+    facts = changed(other_weights_since_the_start)
+    (check,) = prove(picture(facts), ["process.after_fix"])
+    weights = f"{DRAFT.removesuffix('/config.json')}/model.safetensors"
+    assert check.observed == f"started 2026-11-29 09:59:50.00 UTC, before {weights} changed"
+    assert [(each.source, each.text) for each in check.evidence] == [
+        ("/proc/100/stat", "started 2026-11-29 09:59:50.00 UTC"),
+        (weights, "changed 2026-11-29 10:00:50.00 UTC"),
+    ]
+    assert check.remedy == "inv restart --node blackwell"
+    beside = healthy()
+    late_ns = int((STARTED_S + 60) * 1e9)
+    beside["weights"]["ctimes_ns"] |= dict.fromkeys(("optimizer.pt", "pytorch_model.bin", "README"), late_ns)
+    assert not_passed(beside) == {}
+
+
+def test_weights_that_cannot_be_read_may_have_changed_after_the_start() -> None:
+    facts = healthy()
+    facts["weights"] = {"error": {"kind": "permission", "message": "/data/draft: not allowed"}}
+    (check,) = prove(picture(facts), ["process.after_fix"])
+    assert (check.verdict, check.observed) == (
+        "unknown",
+        "/data/draft: not allowed: when it changed cannot be told",
+    )
 
 
 def test_processes_that_cannot_be_read_may_import_another_tree() -> None:

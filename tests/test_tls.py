@@ -124,7 +124,7 @@ def test_it_is_measured(tmp_path: Path, concurrency: int) -> None:
     with serving(tmp_path, lambda exchange: exchange.stream(long)) as (server, session):
         load = plan(concurrency=concurrency, requests=16, max_tokens=9000)
         phase, mark, interrupted = drive.measure(session, load, Silent())
-        after = meanwhile.look(session, None, mark, phase.ports)
+        after = meanwhile.look(session, pictures.picture(), mark, phase.ports)
     assert not interrupted
     assert (phase.failures, len(phase.requests), phase.tokens) == ((), 16, 16 * 9000)
     assert phase.ports == frozenset(server.clients)

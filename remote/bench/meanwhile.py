@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -10,10 +9,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from .. import secrets
+from .. import running, secrets
 from ..intent import endpoint
 from ..pending import Pending
-from ..picture import Picture
+from ..picture import Picture, Unreadable
 from ..session import Session
 from ..sglang import decode, metrics, patterns
 from ..sglang.decode import Sample
@@ -50,7 +49,8 @@ class Mark:
 @dataclass(frozen=True)
 class Meanwhile:
     """`samples`: the decode lines of the run. `strangers`: generation requests that were not ours.
-    `boots`: starts of a server that the log shows within the run. None: not known."""
+    `boots`: starts of a server that the log shows within the run. None: not known. `other_log`: why the log
+    is not known to be the measured server's; nothing of it is used then."""
 
     before: Launcher | None
     after: Launcher | None
@@ -61,12 +61,21 @@ class Meanwhile:
     info: ServerInfo | None
     model_path: str | None
     pretended: str | None
+    other_log: str | None = None
 
 
 def launcher_of(picture: Picture) -> Launcher | None:
-    group = picture.ownership.server if picture.ownership else None
-    found = group.launcher if group else None
+    found = running.launcher(picture)
     return Launcher(found.pid, found.starttime_ticks) if found else None
+
+
+def other_log(picture: Picture) -> str | None:
+    """Why the log is not known to be the running server's; None where it is."""
+    try:
+        found = running.not_its_own(picture)
+    except Unreadable as reason:
+        return reason.message
+    return found.text if found else None
 
 
 def ask_mark(session: Session) -> Pending:
@@ -79,8 +88,8 @@ def mark(reply: Mapping[str, Any]) -> Mark:
     return Mark(reply.get("real_path"), reply.get("inode"), reply.get("size"))
 
 
-def look(session: Session, before: Launcher | None, start: Mark, ports: frozenset[int]) -> Meanwhile:
-    """Read the node once more after the run. What cannot be read is None."""
+def look(session: Session, picture: Picture, start: Mark, ports: frozenset[int]) -> Meanwhile:
+    """Read the node once more after the run. What cannot be read is None. `picture`: as it was before."""
     server = session.node.server
     key = secrets.headers(server, os.environ)
     get = {
@@ -104,26 +113,27 @@ def look(session: Session, before: Launcher | None, start: Mark, ports: frozense
                 },
                 "http": {
                     **endpoint(server),
-                    "requests": [
-                        {"name": "server_info", "path": "/server_info", **get},
-                        {"name": "get_server_info", "path": "/get_server_info", **get},
-                    ],
+                    "requests": [{"name": name, "path": f"/{name}", **get} for name in metrics.INFO_NAMES],
                 },
             }
         },
     )
-    return assemble(facts, before, start, ports)
+    return assemble(facts, launcher_of(picture), start, ports, other_log(picture))
 
 
 def assemble(
-    facts: Mapping[str, Any], before: Launcher | None, start: Mark, ports: frozenset[int]
+    facts: Mapping[str, Any],
+    before: Launcher | None,
+    start: Mark,
+    ports: frozenset[int],
+    other_log: str | None = None,
 ) -> Meanwhile:
     """What follows from the facts. Pure."""
     log = facts.get("log") or {}
-    readable = "error" not in log and bool(log.get("exists")) and start.size is not None
+    readable = other_log is None and "error" not in log and bool(log.get("exists")) and start.size is not None
     same = (log.get("real_path"), log.get("inode")) == (start.real_path, start.inode) if readable else None
     lines = [(place, each["text"]) for place, each in enumerate(log.get("matches", []), start=1)]
-    raw = _server_info(facts.get("http") or {})
+    raw = metrics.told(facts.get("http") or {})
     return Meanwhile(
         before=before,
         after=_listening_launcher(facts.get("procs") or {}),
@@ -134,6 +144,7 @@ def assemble(
         info=metrics.server_info(raw) if raw is not None else None,
         model_path=str(raw["model_path"]) if raw is not None and raw.get("model_path") else None,
         pretended=_pretended(facts.get("procs") or {}),
+        other_log=other_log,
     )
 
 
@@ -150,19 +161,6 @@ def strangers(lines: Sequence[str], ports: frozenset[int]) -> tuple[str, ...] | 
         else:
             found.append(f"{match['client']} {match['path']}")
     return tuple(found) if ours or not ports else None
-
-
-def _server_info(http: Mapping[str, Any]) -> dict[str, Any] | None:
-    for name in ("server_info", "get_server_info"):
-        reply = http.get(name) or {}
-        if reply.get("status") == 200:
-            try:
-                value = json.loads(reply.get("body") or "")
-            except ValueError:
-                continue
-            if isinstance(value, dict):
-                return value
-    return None
 
 
 def _listening_launcher(procs: Mapping[str, Any]) -> Launcher | None:
@@ -189,6 +187,16 @@ def _pretended(procs: Mapping[str, Any]) -> str | None:
         if process.get("role") and value and not value.startswith("-"):
             return str(value)
     return None
+
+
+def other_boot(found: Meanwhile) -> bool:
+    """Was the server another one at the end, or the log another file, or did a server start in it?"""
+    return found.before != found.after or found.log_same is False or bool(found.boots)
+
+
+def not_used(found: Meanwhile) -> str | None:
+    """Why nothing of the log is used; None where it is the measured server's own."""
+    return None if found.other_log is None else f"the log is not used: {found.other_log}"
 
 
 def logged(samples: Sequence[Sample] | None) -> dict[str, Any] | None:

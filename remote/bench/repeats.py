@@ -15,17 +15,18 @@ class Asked(Protocol):
     """Whatever tells its prompt: a request of this run or of an earlier one."""
 
     @property
-    def prompt_sha256(self) -> str: ...
+    def prompt_sha256(self) -> str | None: ...
 
 
 Item = TypeVar("Item", bound=Asked)
 
 
 def by_prompt(items: Iterable[Item]) -> dict[str, list[Item]]:
-    """The items of each prompt, in the order in which the prompts first come."""
+    """The items of each prompt, in the order in which the prompts first come. Those that tell none, as a run
+    that was written by hand may, are taken for one prompt's."""
     found: dict[str, list[Item]] = {}
     for item in items:
-        found.setdefault(item.prompt_sha256, []).append(item)
+        found.setdefault(str(item.prompt_sha256), []).append(item)
     return found
 
 

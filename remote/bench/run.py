@@ -47,12 +47,11 @@ def measure(
 ) -> Bench:
     """Measure the server in the picture, whatever its checks say."""
     _refuse_silent(session, checks)
-    before = meanwhile.launcher_of(picture)
     if options.plan.client == "sglang":
         return second.opinion(session, picture, checks, reporter, options)
     warm = drive.warm_up(session, options.plan, reporter)
     phase, start, interrupted = drive.measure(session, options.plan, reporter)
-    after = meanwhile.look(session, before, start, phase.ports)
+    after = meanwhile.look(session, picture, start, phase.ports)
     found = assemble(session, picture, checks, options, warm, phase, after)
     return keep(session, reporter, replace(found, interrupted=interrupted))
 

@@ -51,7 +51,6 @@ def opinion(
     module = installed(session, picture)
     if module is None:
         return _unknown(empty, "SGLang's client is not installed on the node")
-    before = meanwhile.launcher_of(picture)
     reporter.begin("bench", f"{module}, {len(options.plan.order)} requests")
     marking = meanwhile.ask_mark(session)
     pending = session.helper.submit(
@@ -78,7 +77,7 @@ def opinion(
     reporter.done("bench", f"{module} ended after {reply['elapsed_s']:.1f} s", changed=False)
     if isinstance(found, str):
         return replace(_unknown(empty, f"{module} gave no result: {found}"), interrupted=interrupted)
-    after = meanwhile.look(session, before, meanwhile.mark(session.result(marking)), frozenset())
+    after = meanwhile.look(session, picture, meanwhile.mark(session.result(marking)), frozenset())
     result = assemble(empty, options.plan, picture.version, found, reply["stdout"], after)
     return keep(session, reporter, replace(result, interrupted=interrupted))
 
@@ -191,10 +190,10 @@ def _guards(
             f" ({found.get('accept_length') or 'none told'})",
         )
     ]
-    if "CHUNK_ITL" in said.flags:
+    if said.chunk_ratio is not None:
         detail = f"its inter-token latency is that of chunks of {said.chunk_ratio:.1f} tokens"
         guards.append(Guard("client-itl", "shown", detail))
-    if "INCONSISTENT" in said.flags:
+    if said.low_peak:
         guards.append(
             Guard("client-peak", "shown", "its peak throughput is below its average: it counts chunks")
         )
@@ -208,8 +207,10 @@ def _guards(
     if prompts < len(plan.order):
         detail = f"{len(plan.order)} requests with {prompts} prompts, and it does not tell which is a repeat"
         guards.append(Guard("repeats", "spoils", detail, BOTH))
-    if after.before != after.after or after.log_same is False or after.boots:
+    if meanwhile.other_boot(after):
         guards.append(Guard("same-boot", "spoils", "another boot in between", BOTH))
+    if (why := meanwhile.not_used(after)) is not None:
+        guards.append(Guard("server-log", "unknown", why))
     if measured.requests and not measured.elapsed_s:
         guards.append(Guard("clock", "spoils", "it tells no duration", (SPEED,)))
     return guards

@@ -223,17 +223,17 @@ def histogram(requests: Sequence[Request]) -> tuple[int, ...] | None:
 
 def server_definition(version: str | None) -> str:
     """What the server's `spec_accept_rate` means in its version."""
-    try:
-        found = accept.definition(version, accept.META_INFO) if version else None
-    except ValueError:
-        found = None
-    return found.formula if found else NO_RATE
+    return _definition(version, accept.META_INFO)
 
 
 def logged_definition(version: str | None) -> str:
     """What "accept rate" in the server's log means in its version."""
+    return _definition(version, accept.LOGGED)
+
+
+def _definition(version: str | None, where: tuple[accept.Definition, ...]) -> str:
     try:
-        found = accept.definition(version, accept.LOGGED) if version else None
+        found = accept.definition(version, where) if version else None
     except ValueError:
         found = None
     return found.formula if found else NO_RATE

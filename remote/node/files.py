@@ -58,11 +58,16 @@ def describe(path: str) -> tuple[dict[str, Any], bytes]:
         "uid": info.st_uid,
         "gid": info.st_gid,
         "mtime_ns": info.st_mtime_ns,
-        "ctime_ns": max([info.st_ctime_ns, *(link.st_ctime_ns for link in links)]),
+        "ctime_ns": changed_ns(info, links),
         "real_path": real_path,
         "symlink": target,
         "writable": replaceable(path),
     }, data
+
+
+def changed_ns(info: os.stat_result, links: list[os.stat_result]) -> int:
+    """When a file changed, or one of the links on the way to it."""
+    return max([info.st_ctime_ns, *(link.st_ctime_ns for link in links)])
 
 
 def resolve(path: str) -> tuple[str, list[os.stat_result]]:

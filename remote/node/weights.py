@@ -13,6 +13,7 @@ import json
 import os
 
 from .base import OpError
+from .files import changed_ns, resolve
 from .fsio import absolute, op_error
 
 TYPE_CHECKING = False
@@ -26,18 +27,25 @@ HEADER_LIMIT = 8 * 1024 * 1024
 
 
 def weights(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
-    """{directory} -> {exists, files: {name: bytes}, shapes: {tensor: [int]}|null, shards: [name], problem}.
+    """{directory} -> {exists, files: {name: bytes}, ctimes_ns: {name: ns}, shapes: {tensor: [int]}|null,
+    shards: [name], problem}.
 
+    `ctimes_ns`: when each file changed, or a link on the way to it, as files.describe() has it: a copy keeps
+    the old modification time, and a snapshot of the Hugging Face hub may be led to another blob.
     `shapes` of all *.safetensors files together; null, with `problem`, where one header cannot be read
     or there is no such file. `shards`: the files that the index names, if there is one.
     """
     directory = absolute(params["directory"])
     if not os.path.isdir(directory):
-        return {"exists": False, "files": {}, "shapes": None, "shards": [], "problem": "no such directory"}
+        nothing: dict[str, Any] = {"files": {}, "ctimes_ns": {}, "shapes": None, "shards": []}
+        return {"exists": False, **nothing, "problem": "no such directory"}
+    files: dict[str, int] = {}
+    ctimes_ns: dict[str, int] = {}
     try:
-        files = {
-            name: os.stat(os.path.join(directory, name)).st_size for name in sorted(os.listdir(directory))
-        }
+        for name in sorted(os.listdir(directory)):
+            path = os.path.join(directory, name)
+            info = os.stat(path)
+            files[name], ctimes_ns[name] = info.st_size, changed_ns(info, resolve(path)[1])
     except OSError as error:
         raise op_error(error, error.filename or directory) from None
     shapes: dict[str, Any] | None = None
@@ -53,6 +61,7 @@ def weights(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
     return {
         "exists": True,
         "files": files,
+        "ctimes_ns": ctimes_ns,
         "shapes": shapes,
         "shards": _shards(directory, files),
         "problem": problem,

@@ -269,6 +269,7 @@ DRAFT = (
         "takes the draft's model.safetensors away",
         ("config.draft",),
         (remove(lambda at: at.draft / "model.safetensors"),),
+        also=follows("unknown", "when they went cannot be told", "process.after_fix"),
     ),
 )
 

@@ -15,6 +15,7 @@ def fresh(picture: Picture) -> Check:
     stale: list[Evidence] = []
     undecided: list[Evidence] = []
     good: list[Evidence] = []
+    ignored: list[Evidence] = []
     for file, facts in modules.items():
         if "error" in facts:
             undecided.append(Evidence(file, facts["error"]["message"]))
@@ -24,6 +25,7 @@ def fresh(picture: Picture) -> Check:
         for pyc in facts["pycs"]:
             evidence = Evidence(pyc["path"], f"{pyc['kind']}: {pyc['why']}")
             if pyc["believed"] is False:
+                ignored.append(evidence)
                 continue
             verdict = pyc["stale"] if pyc["believed"] else None
             {True: stale, None: undecided, False: good}[verdict].append(evidence)
@@ -35,5 +37,9 @@ def fresh(picture: Picture) -> Check:
         return unknown(
             id, expected, "no module was looked at", remedy=f"inv fixes --node {picture.node.name}"
         )
-    observed = f"{len(good)} believed, all equal to their source" if good else "none that would be believed"
-    return passed(id, expected, observed, *good)
+    if good:
+        return passed(id, expected, f"{len(good)} believed, all equal to their source", *good)
+    without = [
+        Evidence(file, "no compiled file of it") for file, facts in modules.items() if not facts["pycs"]
+    ]
+    return passed(id, expected, "none that would be believed", *ignored, *without)

@@ -6,6 +6,7 @@ import json
 
 from ..checks import Check, Evidence, failed, passed, skipped, unknown
 from ..fixes import config_values
+from ..inventory import Node
 from ..picture import Picture
 
 
@@ -18,7 +19,11 @@ def values(picture: Picture) -> Check:
     config = picture.config
     if config is None:
         return failed(
-            id, expected, "the server has no draft_model_path", remedy="set draft_model_path in the inventory"
+            id,
+            expected,
+            "the server has no draft_model_path",
+            no_draft_path(node),
+            remedy="set draft_model_path in the inventory",
         )
     if not config.facts.get("exists"):
         return failed(
@@ -29,11 +34,13 @@ def values(picture: Picture) -> Check:
             remedy="check draft_model_path in the inventory",
         )
     if config.state is None:
-        return unknown(
-            id, expected, f"{config.path} could not be read", remedy=f"inv verify --node {node.name}"
-        )
+        why = f"{config.path} could not be read"
+        if config.text is not None:
+            why = "SGLang's version is not known, which the values depend on"
+        return unknown(id, expected, why, Evidence(config.path, why), remedy=f"inv verify --node {node.name}")
     state = config.state
-    evidence = [
+    evidence = [Evidence(config.path, state.problem)] if state.problem else []
+    evidence += [
         Evidence(
             config.path, f"{key} = {_show(before)}" + ("" if before == after else f", wanted {_show(after)}")
         )
@@ -43,10 +50,16 @@ def values(picture: Picture) -> Check:
         evidence.append(Evidence(config.path, f"a symlink to {config.facts['real_path']}"))
     if state.state == "done":
         wanted = config_values(bundle, picture.version)
+        if not wanted:
+            return skipped(id, expected, f"the bundle sets no configuration for SGLang {picture.version}")
         read = [Evidence(config.path, f"{key} = {_show(value)}") for key, value in wanted.items()]
         return passed(id, expected, "as wanted", *read, *evidence)
     observed = state.problem or (evidence[0].text if evidence else "not as wanted")
     return failed(id, expected, observed, *evidence, remedy=f"inv deploy-fix --node {node.name}")
+
+
+def no_draft_path(node: Node) -> Evidence:
+    return Evidence("inventory", f"server '{node.server_name}' has no draft_model_path")
 
 
 def _show(value: object) -> str:

@@ -11,6 +11,8 @@ from ..intent import wanted_args
 from ..picture import Picture
 from ..sglang import draft
 from ..sglang.modelpath import same_path
+from .config import no_draft_path
+from .wired import unread
 
 
 def fits(picture: Picture) -> Check:
@@ -23,7 +25,8 @@ def fits(picture: Picture) -> Check:
     path, config = node.server.draft_model_path, picture.config
     fix_it = f"check draft_model_path of server '{node.server_name}' in the inventory"
     if path is None or config is None:
-        return failed(id, expected, "the server has no draft_model_path", remedy=fix_it)
+        why = "the server has no draft_model_path"
+        return failed(id, expected, why, no_draft_path(node), remedy=fix_it)
     if same_path(path, node.server.model_path):
         why = "the target itself is given as the draft"
         return failed(id, expected, why, Evidence("inventory", path), remedy=fix_it)
@@ -32,9 +35,8 @@ def fits(picture: Picture) -> Check:
         return failed(id, expected, f"{path}: {weights['problem']}", Evidence(path, "absent"), remedy=fix_it)
     values = picture.draft
     if values is None:
-        return unknown(
-            id, expected, f"{config.path} is no JSON object", remedy=f"inv diagnose --node {node.name}"
-        )
+        why = f"{config.path} is no JSON object"
+        return unknown(id, expected, why, *unread(picture), remedy=f"inv diagnose --node {node.name}")
     shapes: Mapping[str, Sequence[int]] | None = weights["shapes"]
     found = [
         f"{problem.code}: {problem.text}"

@@ -22,7 +22,8 @@ def holders(picture: Picture) -> Check:
         return skipped(id, expected, "the server runs on the CPU (device: cpu)")
     gpus = picture.section("gpus")
     if not gpus.get("available"):
-        return unknown(id, expected, gpus.get("why") or "nvidia-smi is not there", remedy=remedy)
+        why = gpus.get("why") or "nvidia-smi is not there"
+        return unknown(id, expected, why, Evidence("nvidia-smi", why), remedy=remedy)
     owned = picture.ownership
     foreign = [each for each in owned.foreign if each.what.startswith("holds")] if owned else []
     if foreign:
@@ -32,7 +33,7 @@ def holders(picture: Picture) -> Check:
     leaks = _unexplained(picture)
     if not leaks and (owned is None or not gpus.get("holders_known")):
         why = gpus.get("why") or "the process list is not whole"
-        return unknown(id, expected, why, *_opened(picture), remedy=remedy)
+        return unknown(id, expected, why, *(_opened(picture) or [_in_use(picture)]), remedy=remedy)
     stale = {each.process.pid: each for each in owned.stale} if owned else {}
     left = [holder for holder in gpus["holders"] if holder["pid"] in stale]
     if left:
@@ -58,9 +59,8 @@ def holders(picture: Picture) -> Check:
         Evidence("nvidia-smi", f"GPU {h['gpu_index']}: pid {h['pid']} {h['used_mib']} MiB") for h in mine
     ]
     if not mine:
-        return failed(
-            id, expected, "no process of ours holds a GPU", remedy=f"inv restart --node {picture.node.name}"
-        )
+        restart = f"inv restart --node {picture.node.name}"
+        return failed(id, expected, "no process of ours holds a GPU", _in_use(picture), remedy=restart)
     return passed(id, expected, f"{len(mine)} ranks on {len(held)} GPUs", *evidence)
 
 
@@ -112,6 +112,20 @@ def _without_us(picture: Picture, held: set[int]) -> list[Evidence]:
         for board in _boards(picture)
         if (board["memory_used_mib"] or 0) > IDLE_MIB and board["index"] not in held
     ]
+
+
+def _in_use(picture: Picture) -> Evidence:
+    """What nvidia-smi tells of our boards, in one line."""
+    boards = _boards(picture)
+    used = ", ".join(f"GPU {board['index']}: {_mib(board['memory_used_mib'])} in use" for board in boards)
+    pids = [f"pid {each['pid']}" for board in boards for each in _listed(picture, board["index"])]
+    return Evidence(
+        "nvidia-smi", f"{used or 'none of our GPUs'}; listed there: {', '.join(pids) or 'nobody'}"
+    )
+
+
+def _mib(used: float | None) -> str:
+    return "an unknown amount" if used is None else f"{used} MiB"
 
 
 def _blank(picture: Picture) -> list[Evidence]:

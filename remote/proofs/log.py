@@ -9,6 +9,7 @@ from ..intent import capturing_ranks
 from ..picture import Picture
 from ..running import launcher, not_its_own, written_elsewhere
 from ..sglang.ranks import rank_of
+from .process import no_server
 
 
 def boot(picture: Picture) -> Check:
@@ -21,7 +22,7 @@ def boot(picture: Picture) -> Check:
     if not log.get("exists"):
         return unknown(id, expected, f"{path} does not exist", Evidence(path, "absent"), remedy=remedy)
     if launcher(picture) is None:
-        return failed(id, expected, "no server of ours runs", remedy=f"inv restart --node {node.name}")
+        return no_server(picture, id, expected)
     elsewhere = written_elsewhere(picture)
     if elsewhere is not None:
         return failed(
@@ -35,15 +36,21 @@ def boot(picture: Picture) -> Check:
     if other is not None:
         return other
     if picture.boot is None:
-        return unknown(
-            id, expected, f"{path} holds no line of a boot", Evidence(path, "no boot"), remedy=remedy
-        )
+        return _no_boot(picture, id, expected)
     evidence = Evidence(path, f"boot of {picture.boot.started_at}, state {picture.boot.state}")
     if picture.boot.state != "ready":
         if picture.boot.state == "failed":
             return failed(id, expected, _failure(picture), evidence, remedy=f"{remedy} --errors")
         return unknown(id, expected, f"the log's last boot is {picture.boot.state}", evidence, remedy=remedy)
     return passed(id, expected, f"ready at {picture.boot.ready_at}", evidence)
+
+
+def _no_boot(picture: Picture, id: str, expected: str) -> Check:
+    path = picture.node.server.log
+    why = f"{path} holds no line of a boot"
+    return unknown(
+        id, expected, why, Evidence(path, "no boot"), remedy=f"inv logs --node {picture.node.name}"
+    )
 
 
 def _unknown_whose(picture: Picture, id: str, expected: str) -> Check | None:
@@ -128,7 +135,7 @@ def errors(picture: Picture) -> Check:
     if other is not None:
         return other
     if picture.boot is None:
-        return unknown(id, expected, f"{path} holds no line of a boot", remedy=remedy)
+        return _no_boot(picture, id, expected)
     failure = picture.boot.failure
     if failure is not None:
         return failed(

@@ -7,10 +7,15 @@ from collections.abc import Iterator
 
 from ..checks import Check, Evidence, failed, passed, unknown
 from ..intent import expected_ranks
-from ..ownership import Ownership, Process
-from ..picture import Picture, Unreadable
+from ..ownership import Ownership, Process, processes_of
+from ..picture import Facts, Picture, Unreadable
+from ..sglang import draft
+from ..sglang.modelpath import tidy
 
+NO_SERVER = "no server of ours runs"
 PURGED = "the bytecode of its modules"
+# Of processes that are not the server: so many are shown as what there is instead.
+SHOWN_OTHERS = 4
 
 
 def _ownership(picture: Picture) -> Ownership:
@@ -21,20 +26,52 @@ def _ownership(picture: Picture) -> Ownership:
 
 
 def _seen(process: Process) -> Evidence:
-    return Evidence(f"/proc/{process.pid}", f"{process.title} (user {process.user}, state {process.state})")
+    """A process by what names it: a pid may be another one's tomorrow, with its start it is not."""
+    about = f"user {process.user}, state {process.state}, started {_clock(process.start_time)}"
+    return Evidence(f"/proc/{process.pid}", f"{process.title} ({about})")
+
+
+def _listening(picture: Picture) -> Evidence:
+    """Who has the port, by the kernel's table of sockets."""
+    port = picture.node.server.port
+    found = picture.section("procs").get("listeners", [])
+    named = [
+        f"uid {each.get('uid')}, of a process that is not visible to us"
+        if each.get("pid") is None
+        else f"pid {each['pid']}"
+        for each in found
+    ]
+    text = f"port {port} is listened on by {', '.join(named)}" if named else f"nobody listens on port {port}"
+    return Evidence("/proc/net/tcp, tcp6", text)
+
+
+def no_server(picture: Picture, id: str, expected: str) -> Check:
+    """Failed, with what was looked at: the port, and what there is of SGLang instead.
+
+    Unreadable where the processes could not be read: then it is not known whether one runs.
+    """
+    there = [process for process in processes_of(picture.section("procs")) if process.role is not None]
+    there.sort(key=lambda process: process.role != "launcher")
+    seen = [_seen(process) for process in there[:SHOWN_OTHERS]]
+    if len(there) > SHOWN_OTHERS:
+        seen.append(Evidence("/proc", f"{len(there) - SHOWN_OTHERS} more processes of SGLang"))
+    seen = seen or [Evidence("/proc", "no process of SGLang")]
+    restart = f"inv restart --node {picture.node.name}"
+    return failed(id, expected, NO_SERVER, _listening(picture), *seen, remedy=restart)
 
 
 def single(picture: Picture) -> Check:
     """One server on the port, and nothing stale beside it."""
     id, expected = "process.single", f"one server, on port {picture.node.server.port}, nothing stale"
     owned = _ownership(picture)
-    restart, clean = f"inv restart --node {picture.node.name}", f"inv kill-stale --node {picture.node.name}"
+    clean = f"inv kill-stale --node {picture.node.name}"
     if owned.stale:
-        evidence = [Evidence(_seen(s.process).source, f"{s.process.title}: {s.why}") for s in owned.stale]
+        seen = [(_seen(each.process), each.why) for each in owned.stale]
+        evidence = [Evidence(process.source, f"{process.text}: {why}") for process, why in seen]
         observed = f"{len(owned.stale)} stale processes: {owned.stale[0].why}"
         return failed(id, expected, observed, *evidence, remedy=clean)
     if owned.server is None or owned.server.launcher is None:
-        return failed(id, expected, "no server of ours runs", remedy=restart)
+        return no_server(picture, id, expected)
     return passed(id, expected, f"pid {owned.server.launcher.pid}", *(_seen(p) for p in owned.server.alive))
 
 
@@ -56,11 +93,11 @@ def owner(picture: Picture) -> Check:
             remedy=f"end it with its owner, then: inv start --node {picture.node.name}",
         )
     if not owned.port_held:
-        return failed(
-            id, expected, f"nobody listens on port {port}", remedy=f"inv restart --node {picture.node.name}"
-        )
+        restart = f"inv restart --node {picture.node.name}"
+        return failed(id, expected, f"nobody listens on port {port}", _listening(picture), remedy=restart)
     if owned.port_holder is None:
-        return unknown(id, expected, "the listener's process is not visible to us", remedy=status)
+        why = "the listener's process is not visible to us"
+        return unknown(id, expected, why, _listening(picture), remedy=status)
     members = {member.pid for member in owned.server.members} if owned.server else set()
     if owned.port_holder.pid not in members:
         return failed(
@@ -80,7 +117,7 @@ def ranks(picture: Picture) -> Check:
     owned = _ownership(picture)
     restart = f"inv restart --node {picture.node.name}"
     if owned.server is None:
-        return failed(id, expected, "no server of ours runs", remedy=restart)
+        return no_server(picture, id, expected)
     alive = owned.server.ranks()
     evidence = [_seen(process) for process in owned.server.members if process.role == "scheduler"]
     observed = f"{len(alive)} of {want} schedulers alive"
@@ -93,7 +130,8 @@ def ranks(picture: Picture) -> Check:
 
 
 def after_fix(picture: Picture) -> Check:
-    """The server started after the last change of any file that it loaded at start, bytecode included.
+    """The server started after the last change of any file that it loaded at start: the bundle's files and
+    their bytecode, the draft's configuration and its weights.
 
     The change time counts (ctime), not the modification time: that one can be set back. Bytecode that was
     purged since leaves no trace but in the journal: the server may have loaded it.
@@ -102,13 +140,8 @@ def after_fix(picture: Picture) -> Check:
     owned = _ownership(picture)
     restart = f"inv restart --node {picture.node.name}"
     if owned.server is None or owned.server.launcher is None:
-        return failed(id, expected, "no server of ours runs", remedy=restart)
-    facts = {
-        picture.path_of(file.path): picture.section("files").get(file.path, {})
-        for file in (picture.fix.files if picture.fix else ())
-    }
-    if picture.config:
-        facts[picture.config.path] = picture.config.facts
+        return no_server(picture, id, expected)
+    facts = _loaded_files(picture)
     changed = {path: fact["ctime_ns"] for path, fact in facts.items() if fact.get("exists")}
     if not changed:
         return unknown(
@@ -116,11 +149,14 @@ def after_fix(picture: Picture) -> Check:
         )
     changes = [(ctime_ns / 1e9, path) for path, ctime_ns in changed.items()]
     last, what = max([*changes, *((when, PURGED) for when in _purges(picture))])
+    seen = Evidence(what, f"changed {_clock(last)}")
+    if what == PURGED:
+        seen = Evidence("the node's journal", f"{PURGED} purged {_clock(last)}")
     # Ranks load the files, the launcher only waits for them: the earliest process decides.
     first = min(owned.server.alive, key=lambda process: process.start_time)
     evidence = (
         Evidence(f"/proc/{first.pid}/stat", f"started {_clock(first.start_time)}"),
-        Evidence(what, f"changed {_clock(last)}"),
+        seen,
     )
     if first.start_time <= last:
         return failed(
@@ -130,13 +166,43 @@ def after_fix(picture: Picture) -> Check:
             *evidence,
             remedy=restart,
         )
-    unseen = [f"{path} is not there" for path in facts if path not in changed]
+    unseen = [_why_unseen(path, fact) for path, fact in facts.items() if path not in changed]
     if picture.fix is None:
         unseen.insert(0, picture.problem or "no SGLang was found")
     if unseen:
         why = f"{unseen[0]}: when it changed cannot be told"
         return unknown(id, expected, why, *evidence, remedy=f"inv verify --node {picture.node.name}")
     return passed(id, expected, f"started {_clock(first.start_time)}", *evidence)
+
+
+def _loaded_files(picture: Picture) -> dict[str, Facts]:
+    """The facts of each file that the server loaded at start, by path."""
+    facts: dict[str, Facts] = {
+        picture.path_of(file.path): picture.section("files").get(file.path, {})
+        for file in (picture.fix.files if picture.fix else ())
+    }
+    if picture.config:
+        facts |= {picture.config.path: picture.config.facts, **_draft_weights(picture)}
+    return facts
+
+
+def _draft_weights(picture: Picture) -> dict[str, Facts]:
+    """The same of the draft's weights."""
+    folder = tidy(picture.node.server.draft_model_path or "")
+    found = picture.facts.get("weights") or {}
+    ctimes_ns = found.get("ctimes_ns", {})
+    names = draft.loaded(ctimes_ns, found.get("shards", ()))
+    if not names:
+        return {f"{folder}/*.safetensors": found if "error" in found else {"exists": False}}
+    return {
+        f"{folder}/{name}": {"exists": name in ctimes_ns, "ctime_ns": ctimes_ns.get(name)} for name in names
+    }
+
+
+def _why_unseen(path: str, fact: Facts) -> str:
+    if "error" in fact:
+        return str(fact["error"]["message"])
+    return f"{path} is not there"
 
 
 def _purges(picture: Picture) -> Iterator[float]:

@@ -8,10 +8,11 @@ from typing import Any
 
 from ..checks import Check, Evidence, failed, passed, unknown
 from ..intent import wanted_args
-from ..picture import Picture
+from ..picture import Picture, outcome
 from ..running import not_its_own
 from ..sglang.adjustments import same
 from ..sglang.args import redact_value
+from ..sglang.metrics import INFO_NAMES
 from ..sglang.redact import is_secret
 
 
@@ -29,6 +30,7 @@ def effective(picture: Picture) -> Check:
             id,
             expected,
             "the server does not answer, and the log holds no whole record of its arguments",
+            *_untold(picture),
             remedy=f"inv logs --args --node {picture.node.name}",
         )
     wrong: list[str] = []
@@ -118,6 +120,21 @@ def _told(picture: Picture) -> tuple[Mapping[str, Any] | None, str]:
     ):
         return boot.args, f"{picture.node.server.log}: server_args record"
     return None, ""
+
+
+def _untold(picture: Picture) -> list[Evidence]:
+    """What the server answered when it was asked, and what its log has in place of the record."""
+    found = []
+    for name in INFO_NAMES:
+        reply = (picture.facts.get("http") or {}).get(name)
+        if reply is not None:
+            found.append(Evidence(f"GET :{picture.node.server.port}/{name}", outcome(reply)))
+    record = picture.boot.args_record if picture.boot else "absent"
+    other = not_its_own(picture) if running(picture) else None
+    text = (
+        "the record is of a boot whose server is gone" if record == "complete" else f"the record is {record}"
+    )
+    return [*found, other or Evidence(f"{picture.node.server.log}: server_args record", text)]
 
 
 def _equal(name: str, wanted: Any, found: Any) -> bool:

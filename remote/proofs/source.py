@@ -10,6 +10,7 @@ from ..checks import Check, Evidence, failed, passed, skipped, unknown
 from ..fixes import FileState
 from ..picture import Picture
 from ..secrets import environment_of, missing
+from .wired import unread
 
 _DEPLOY = "inv deploy-fix"
 
@@ -28,6 +29,7 @@ def file(picture: Picture) -> Check:
             id,
             expected,
             f"{picture.node.python} finds no sglang",
+            *_no_package(picture),
             remedy="set `python` of this node to the interpreter that runs SGLang",
         )
     others = [copy for copy in package.get("copies", []) if copy["root"] != imported["root"]]
@@ -61,6 +63,24 @@ def file(picture: Picture) -> Check:
         return unknown(id, expected, unread, *evidence, remedy=_remedy(picture, "inv restart"))
     observed = imported["origin"] + (f" ({len(others)} other copies, not imported)" if others else "")
     return passed(id, expected, observed, *evidence)
+
+
+def _no_package(picture: Picture) -> list[Evidence]:
+    """Which copies there are where the interpreter imports none; nothing where one is imported, or the
+    package could not be looked for."""
+    package = picture.facts.get("package") or {}
+    if "error" in package or package.get("imported"):
+        return []
+    path = ", ".join(package.get("search_path") or []) or "its search path"
+    copies = [
+        Evidence(copy["root"], f"sglang {copy['version']}: {copy['why']}") for copy in package["copies"]
+    ]
+    return [Evidence(picture.node.python, f"no sglang in {path}"), *copies]
+
+
+def _uncovered(picture: Picture) -> list[Evidence]:
+    covered = f"sglang {picture.version}; {picture.bundle.name} is for {picture.bundle.spec.sglang}"
+    return [Evidence(picture.root or "installed package", covered)]
 
 
 def _launcher(picture: Picture) -> dict[str, Any] | None:
@@ -144,9 +164,8 @@ def state(picture: Picture) -> Check:
     """Every edit of the bundle is in place: `ours`, or `native` where upstream has it."""
     id, expected = "source.state", f"{picture.bundle.name}: ours or native"
     if picture.fix is None:
-        return unknown(
-            id, expected, picture.problem or "no SGLang was found", remedy=_remedy(picture, "inv fixes")
-        )
+        why = picture.problem or "no SGLang was found"
+        return unknown(id, expected, why, *_no_package(picture), remedy=_remedy(picture, "inv fixes"))
     fix = picture.fix
     unfinished_first = sorted(fix.files, key=lambda file: file.state in ("ours", "native"))
     evidence = [each for file in unfinished_first for each in _edits(picture, file)]
@@ -162,6 +181,7 @@ def state(picture: Picture) -> Check:
             id,
             expected,
             fix.problem or "the bundle does not cover this version",
+            *_uncovered(picture),
             remedy=_remedy(picture, "inv fixes"),
         )
     remedy = _DEPLOY if fix.state != "foreign" else f"{_DEPLOY} --dry-run"
@@ -185,7 +205,9 @@ def compiles(picture: Picture) -> Check:
     id = "source.compiles"
     expected = "every file of the bundle compiles on the node"
     if picture.fix is None or not picture.fix.files:
-        return unknown(id, expected, "no file of the bundle was found", remedy=_remedy(picture, "inv fixes"))
+        evidence = _no_package(picture) if picture.fix is None else _uncovered(picture)
+        why = "no file of the bundle was found"
+        return unknown(id, expected, why, *evidence, remedy=_remedy(picture, "inv fixes"))
     bad, unseen, good = [], [], []
     for file in picture.fix.files:
         path = picture.path_of(file.path)
@@ -223,6 +245,7 @@ def behaviour(picture: Picture) -> Check:
             id,
             expected,
             "the source or a config.json could not be read, or does not take the bundle's ids",
+            *unread(picture),
             remedy=_remedy(picture, "inv diagnose"),
         )
     evidence = Evidence(result.call_site or "installed source", result.explain)

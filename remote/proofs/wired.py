@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import wiring
 from ..checks import Check, Evidence, failed, passed, skipped, unknown
+from ..intent import draft_config_path, model_config_path
 from ..picture import Picture
 from .server_args import arguments
 
@@ -41,7 +42,7 @@ def _mode(picture: Picture, mode: str) -> Check:
         return skipped(id, expected, "this mode is off on this server", *seen)
     if result is None:
         why = "the model's or the draft's config.json, or the source, could not be read"
-        return unknown(id, expected, why, remedy=diagnose)
+        return unknown(id, expected, why, *unread(picture), remedy=diagnose)
     match wiring.compare(result, contract):
         case "match":
             return passed(id, expected, f"[{', '.join(result.layers or ())}]", *seen)
@@ -54,3 +55,22 @@ def _mode(picture: Picture, mode: str) -> Check:
         case _:
             observed = result.error or f"[{', '.join(result.layers or ())}]"
             return failed(id, expected, observed, *seen, remedy=diagnose)
+
+
+def unread(picture: Picture) -> list[Evidence]:
+    """Which of the files that the wiring is computed from tell nothing, and why."""
+    server = picture.node.server
+    parsed = {draft_config_path(server): picture.draft, model_config_path(server): picture.model_config}
+    found = [
+        Evidence(path, _why(picture, path)) for path, values in parsed.items() if path and values is None
+    ]
+    problem = picture.problem or ("SGLang's version is not known" if picture.version is None else None)
+    return [*found, Evidence("installed source", problem)] if problem else found
+
+
+def _why(picture: Picture, path: str) -> str:
+    configs = picture.facts.get("configs", {})
+    facts = configs.get(path, configs)
+    if "error" in facts:
+        return str(facts["error"]["message"])
+    return "no JSON object" if facts.get("exists") else "absent"

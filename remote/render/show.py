@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -79,12 +78,11 @@ def verified(result: Verified, *, verbose: bool) -> None:
     print_checks(console(), result.node, result.checks, verbose=verbose)
 
 
-def verified_several(results: Sequence[Verified]) -> None:
-    """Of each node what did not pass, and its verdict."""
+def verified_in_group(result: Verified) -> None:
+    """Of one node of several what did not pass, and its verdict."""
     out = console()
-    for result in results:
-        out.print(Text(result.node, style="heading"))
-        print_checks(out, result.node, result.checks, only_open=True)
+    out.print(Text(result.node, style="heading"))
+    print_checks(out, result.node, result.checks, only_open=True)
 
 
 def stepped(result: Stepped) -> None:

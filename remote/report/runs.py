@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from ..bench import stored, summary
+from ..bench.repeats import by_prompt, means
 from .model import Brought, Pair, PromptFigures, Run
 
 Entry = Mapping[str, Any]
@@ -62,7 +63,7 @@ def from_document(document: Mapping[str, Any]) -> Run:
         who=str(document.get("who") or "unknown"),
         source=str(document.get("kept") or "unknown"),
         summary=summary.from_json(document["summary"]),
-        prompts=_by_prompt(document.get("runs") or []),
+        prompts=_prompts(stored.Run.model_validate(document).runs or []),
         wiring=document.get("wiring"),
         load=_load(document),
         document=document,
@@ -108,21 +109,12 @@ def _load(document: Mapping[str, Any]) -> stored.Asked:
     return stored.Asked.model_validate(document.get("load") or {})
 
 
-def _by_prompt(entries: Sequence[Mapping[str, Any]]) -> dict[str, PromptFigures]:
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for entry in entries:
-        groups.setdefault(str(entry.get("prompt_sha256")), []).append(entry)
+def _prompts(answers: Sequence[stored.Answer]) -> dict[str, PromptFigures]:
+    lengths, speeds = (means(answers, attrgetter(name)) for name in ("accept_len", "output_tok_s"))
     return {
-        sha256: PromptFigures(
-            str(group[0].get("prompt")), _mean(group, "accept_len"), _mean(group, "output_tok_s")
-        )
-        for sha256, group in groups.items()
+        sha256: PromptFigures(str(group[0].prompt), lengths.get(sha256), speeds.get(sha256))
+        for sha256, group in by_prompt(answers).items()
     }
-
-
-def _mean(group: Sequence[Mapping[str, Any]], key: str) -> float | None:
-    known = [float(entry[key]) for entry in group if entry.get(key)]
-    return fmean(known) if known else None
 
 
 def brought(runs: Sequence[Run], start: float | None, end: float | None) -> Brought:

@@ -51,20 +51,6 @@ def accept_rate(accept_len: float | None, num_draft_tokens: int | None) -> float
     return (accept_len - 1) / (num_draft_tokens - 1)
 
 
-def inferred(accept_len: float, logged_rate: float, num_draft_tokens: int) -> str | None:
-    """The formula by which a server came from `accept_len` to `logged_rate`, both rounded to two places;
-    None when neither fits, or both do."""
-    fits = {
-        "accept_len / num_draft_tokens": accept_len / num_draft_tokens,
-        OUR_RATE: accept_rate(accept_len, num_draft_tokens),
-    }
-    # Both figures are rounded: half a unit each, the length's divided by the denominator.
-    matching = [
-        formula for formula, value in fits.items() if value is not None and abs(value - logged_rate) <= 0.0105
-    ]
-    return matching[0] if len(matching) == 1 else None
-
-
 @dataclass(frozen=True)
 class Combined:
     """Accept lengths of several ranks or requests. `accept_len`: tokens per verification over all of them,

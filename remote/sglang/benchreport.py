@@ -20,24 +20,15 @@ _TOLERANCE = 1.5
 
 @dataclass(frozen=True)
 class Report:
-    """`tok_s`: output tokens per second, the headline. `peak_tok_s`: None where it counts chunks. `flags`:
-    "CHUNK_ITL": ITL is the latency of a chunk, `chunk_ratio` tokens on average; "INCONSISTENT": the
-    reported peak is below the average. `per_request_tok_s`: decode speed of one stream."""
+    """What is wrong with its figures. `chunk_ratio`: tokens in a chunk, where its ITL is the latency of one;
+    None where it is a token's. `low_peak`: the peak is below the average, which no peak is."""
 
-    tok_s: float | None
-    total_tok_s: float | None
-    input_tok_s: float | None
-    peak_tok_s: float | None
-    per_request_tok_s: float | None
-    median_itl_ms: float | None
-    accept_len: float | None
-    concurrency: float | None
-    flags: tuple[str, ...]
     chunk_ratio: float | None
+    low_peak: bool
 
 
 def read(text: str) -> Report:
-    """The figures of a report; None where a line is missing."""
+    """Hold the figures of a report against each other; a line that is missing says nothing."""
     found = {
         match.group("name"): float(match.group("value"))
         for line in text.split("\n")
@@ -45,27 +36,10 @@ def read(text: str) -> Report:
     }
     tok_s = found.get("Output token throughput (tok/s)")
     peak = found.get("Peak output token throughput (tok/s)")
-    itl = found.get("Median ITL (ms)")
-    length = found.get("Accept length")
-    concurrency = found.get("Concurrency")
-    per_request = tok_s / concurrency if tok_s and concurrency else None
-    speed = tok_s if concurrency is None else per_request
-    ratio = itl * speed / 1000 if itl and speed else None
-    flags = []
-    if ratio is not None and ratio > _TOLERANCE:
-        flags.append("CHUNK_ITL")
-    if peak is not None and tok_s is not None and peak < tok_s:
-        flags.append("INCONSISTENT")
-    trusted = peak is not None and "INCONSISTENT" not in flags and (length is None or length <= 1)
+    itl_ms, concurrency = found.get("Median ITL (ms)"), found.get("Concurrency")
+    of_one = tok_s / concurrency if tok_s and concurrency else tok_s
+    ratio = itl_ms * of_one / 1000 if itl_ms and of_one else None
     return Report(
-        tok_s=tok_s,
-        total_tok_s=found.get("Total token throughput (tok/s)"),
-        input_tok_s=found.get("Input token throughput (tok/s)"),
-        peak_tok_s=peak if trusted else None,
-        per_request_tok_s=per_request,
-        median_itl_ms=itl,
-        accept_len=length,
-        concurrency=concurrency,
-        flags=tuple(flags),
-        chunk_ratio=ratio if "CHUNK_ITL" in flags else None,
+        chunk_ratio=ratio if ratio is not None and ratio > _TOLERANCE else None,
+        low_peak=peak is not None and tok_s is not None and peak < tok_s,
     )

@@ -8,7 +8,7 @@ record is one boot.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import isfinite
@@ -19,7 +19,7 @@ from . import decode as decoding
 from .adjustments import Adjusted
 from .args import ArgsRecord, find_in
 from .incidents import Failure
-from .lines import Entry, entries, numbered
+from .lines import Entry, entries
 from .stages import Stage
 
 State = Literal["starting", "ready", "failed", "stopped", "unknown"]
@@ -217,7 +217,7 @@ def _state(state: progress.State, failure: Failure | None) -> State:
     return "starting" if started or state.loads else "unknown"
 
 
-def _finish(boot: _Reading, requested: Mapping[str, object]) -> Boot:
+def _finish(boot: _Reading) -> Boot:
     state = progress.finish(boot.state)
     failure = state.suspect
     record = boot.record
@@ -233,7 +233,7 @@ def _finish(boot: _Reading, requested: Mapping[str, object]) -> Boot:
         opaque=opaque,
         args_record="absent" if record is None else "complete" if record.complete else "truncated",
         adjusted=adjustments.combine(
-            {**boot.requested, **requested},
+            boot.requested,
             # The source text of an object is no value to compare with.
             {name: value for name, value in values.items() if name not in opaque},
             boot.notes,
@@ -249,20 +249,10 @@ def _finish(boot: _Reading, requested: Mapping[str, object]) -> Boot:
     )
 
 
-def read_lines(
-    lines: Iterable[tuple[int, str]], *, requested: Mapping[str, object] | None = None
-) -> list[Boot]:
+def read_lines(lines: Iterable[tuple[int, str]]) -> list[Boot]:
     """The boots, oldest first, in lines of which each has its 1-based number in the file. Lines that no
-    pattern of `patterns` matches may be left out. `requested`: the arguments that the last boot was asked
-    for, where the caller knows them. An empty log has no boot."""
-    readings = _read(list(lines))
-    last = len(readings) - 1
-    return [_finish(boot, (requested or {}) if index == last else {}) for index, boot in enumerate(readings)]
-
-
-def read_log(text: str, first_line: int = 1, *, requested: Mapping[str, object] | None = None) -> list[Boot]:
-    """The boots in the text of a log, whose first line has the number `first_line`."""
-    return read_lines(numbered(text, first_line), requested=requested)
+    pattern of `patterns` matches may be left out. An empty log has no boot."""
+    return [_finish(boot) for boot in _read(list(lines))]
 
 
 def _plain(value: object) -> object:

@@ -149,22 +149,3 @@ def summarise(samples: Sequence[Sample]) -> Summary | None:
 def _accepts_nothing(samples: Sequence[Sample]) -> bool:
     lengths = [item.accept_len for item in samples if item.accept_len is not None]
     return len(lengths) >= 3 and max(lengths) <= 1.05
-
-
-def latest(samples: Sequence[Sample]) -> Summary | None:
-    """The newest sample of each DP rank combined: throughput is a sum, accept length the mean weighted by
-    the tokens that each rank generates; None when there is no sample."""
-    newest = [members[-1] for members in by_data_rank(samples).values()]
-    if not newest:
-        return None
-    rates = [item.gen_tok_s for item in newest if item.gen_tok_s is not None]
-    weighted = [(item.accept_len, item.gen_tok_s or 0.0) for item in newest if item.accept_len is not None]
-    weight = sum(share for _, share in weighted)
-    lengths = sum(length * share for length, share in weighted)
-    graphs = [item.graph for item in newest if item.graph is not None]
-    return Summary(
-        len(newest),
-        lengths / weight if weight else _median(length for length, _ in weighted),
-        sum(rates) if rates else None,
-        sum(graphs) / len(graphs) if graphs else None,
-    )

@@ -7,7 +7,7 @@ the header of a safetensors file, never weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 # A Git LFS pointer has about 130 bytes.
@@ -36,6 +36,13 @@ def _files(files: Mapping[str, int], shards: Sequence[str]) -> Iterator[Problem]
     for name, size in weights.items():
         if size < SMALLEST_WEIGHTS_BYTES:
             yield Problem("weights-missing", f"{name} has {size} bytes: a Git LFS pointer, not weights")
+
+
+def loaded(files: Iterable[str], shards: Sequence[str]) -> list[str]:
+    """The weight files that a server loads: those of the index, else all of the first kind that is there
+    (`_prepare_weights` of model_loader/loader.py, 0.5.5 to 0.5.23)."""
+    kinds = ([name for name in files if name.endswith(kind)] for kind in _WEIGHTS)
+    return list(shards) or next(filter(None, kinds), [])
 
 
 def _layers(config: Mapping[str, object], names: Sequence[str]) -> Iterator[Problem]:

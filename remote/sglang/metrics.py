@@ -8,8 +8,10 @@ that were renamed in 0.5.11. Accept lengths of a server are cumulative since its
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from . import accept
 from .accept import Combined
@@ -66,6 +68,25 @@ def _rank(state: Mapping[str, object]) -> RankState:
         _whole(_first(state, _COUNTS)),
         _number(_first(state, ("last_gen_throughput", "gen_throughput"))),
     )
+
+
+# /server_info, and its name before that; as they are asked for and answered (node/http.py).
+INFO_NAMES = ("server_info", "get_server_info")
+
+
+def told(http: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the server tells of itself, from the first of these replies that is one; None where none is."""
+    for name in INFO_NAMES:
+        reply = http.get(name) or {}
+        if reply.get("status") != 200:
+            continue
+        try:
+            value = json.loads(reply.get("body") or "")
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            return value
+    return None
 
 
 def server_info(reply: Mapping[str, object]) -> ServerInfo:

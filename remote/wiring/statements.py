@@ -140,11 +140,7 @@ def _if(run: Run, frame: Frame, node: ast.If) -> None:
 def _for(run: Run, frame: Frame, node: ast.For) -> None:
     for item in iterate(run, evaluate(run, frame, node.iter)):
         assign(run, frame, node.target, item)
-        try:
-            execute(run, frame, node.body)
-        except ContinueSignal:
-            continue
-        except BreakSignal:
+        if not _goes_on(run, frame, node.body):
             return
     execute(run, frame, node.orelse)
 
@@ -158,13 +154,20 @@ def _while(run: Run, frame: Frame, node: ast.While) -> None:
             raise Unfollowed(f"a while loop over {test.path}, at {run.where}")
         if not truth(run, test):
             break
-        try:
-            execute(run, frame, node.body)
-        except ContinueSignal:
-            continue
-        except BreakSignal:
+        if not _goes_on(run, frame, node.body):
             return
     execute(run, frame, node.orelse)
+
+
+def _goes_on(run: Run, frame: Frame, body: list[ast.stmt]) -> bool:
+    """Run a loop's body once: does the loop go on after it?"""
+    try:
+        execute(run, frame, body)
+    except ContinueSignal:
+        return True
+    except BreakSignal:
+        return False
+    return True
 
 
 def _with(run: Run, frame: Frame, node: ast.With) -> None:

@@ -19,6 +19,7 @@ from remote.sglang import accept, decode
 from remote.sglang.lines import entries, numbered
 from tests.bench.results import empty
 from tests.bench.runs import LOAD, SIX, measured, past, quiet, record, seen, summarised, usual
+from tests.sglang import data
 
 
 def test_037_a_random_lm_head_is_ineffective_and_not_made_up() -> None:
@@ -93,6 +94,10 @@ def test_102_101_a_report_that_counts_chunks_is_said_to() -> None:
     guards = {guard.id: guard.detail for guard in client_bench(client_result(), PRINTED).guards}
     assert "chunks of 2.6 tokens" in guards["client-itl"]
     assert "below its average" in guards["client-peak"]
+    lower = client_bench(client_result(output_throughput=414.75), data.case("102"))
+    assert "client-peak" in {guard.id for guard in lower.guards}
+    assert lower.summary.server_output_tok_s.median == 414.75
+    assert "111" not in str(lower.summary.to_json())
     honest = PRINTED.replace("99.00", "299.00").replace("100.00", "38.00")
     guards = {guard.id: guard.detail for guard in client_bench(client_result(), honest).guards}
     assert "client-itl" not in guards
@@ -100,7 +105,7 @@ def test_102_101_a_report_that_counts_chunks_is_said_to() -> None:
 
 
 def test_109_the_headline_is_output_tokens() -> None:
-    found = client_bench(client_result(), PRINTED).summary
+    found = client_bench(client_result(), data.case("109")).summary
     assert found.server_output_tok_s.median == 183.80
     assert found.concurrency == 7.01
     # Its accept length is the server's running average: none is claimed for the run.

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from remote.bench.meanwhile import Launcher, Mark, assemble, strangers
+import pytest
+
+from remote.bench.meanwhile import Launcher, Mark, assemble, not_used, other_log, strangers
 from tests.bench.runs import INFO
+from tests.fact_faults import Change, log_elsewhere, log_into_a_pipe, log_of_another_port
+from tests.pictures import healthy, picture
 
 START = Mark("/logs/a.log", 7, 1000)
 OURS = frozenset({40001, 40002})
@@ -75,6 +79,27 @@ def test_a_log_that_cannot_be_read_is_unknown() -> None:
         found = read(facts(log=log))
         assert (found.log_same, found.samples, found.strangers, found.boots) == (None,) * 4
     assert assemble(facts(DECODE), None, Mark(None, None, None), OURS).log_same is None
+
+
+@pytest.mark.parametrize("whose", [log_elsewhere, log_into_a_pipe, log_of_another_port])
+def test_a_log_that_is_not_the_servers_own_is_not_used(whose: Change) -> None:
+    before = healthy()
+    whose(before)
+    why = other_log(picture(before))
+    assert why
+    found = assemble(facts(access(40001), DECODE), Launcher(100, 1000), START, OURS, why)
+    assert (found.log_same, found.samples, found.strangers, found.boots) == (None,) * 4
+    assert not_used(found) == f"the log is not used: {why}"
+    # What the server and its processes tell is known all the same.
+    assert (found.after, found.model_path) == (Launcher(100, 1000), "/models/kimi")
+
+
+def test_a_log_that_is_the_servers_own_is_used() -> None:
+    assert other_log(picture()) is None
+    assert not_used(read(facts(DECODE))) is None
+    unreadable = healthy()
+    unreadable["log"] = {"error": {"kind": "permission", "message": "not allowed"}}
+    assert other_log(picture(unreadable)) == "log: not allowed"
 
 
 def test_the_launcher_is_found_above_its_tokenizer_worker() -> None:

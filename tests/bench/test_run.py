@@ -86,10 +86,25 @@ def place(
     log.write_text("[2026-11-29 10:00:00] server_args=ServerArgs(model_path='/models/kimi')\n")
     with serving(script or (lambda exchange: answer(exchange, log)), **INFO) as server:
         here = session(node(server.port, log, expect=expect), tmp_path / "state")
-        picture = pictures.picture()
+        facts = pictures.healthy()
+        facts["procs"]["processes"][0]["pid"] = os.getpid()
+        picture = pictures.picture(facts)
         us = Process(os.getpid(), ticks(os.getpid()), "server", "launcher", "ops", 0, 1, 1, "S", 1.0)
         owned = Ownership(Group(us, (us,), server.port), (), (), (), us, True)
-        yield Place(here, server, log, replace(picture, ownership=owned), prove(picture))
+        yield Place(here, server, log, replace(picture, ownership=owned), prove(pictures.picture()))
+
+
+def test_a_log_of_another_server_tells_nothing_of_the_run(tmp_path: Path, prompts: str) -> None:
+    """The measured one writes elsewhere: what stands in the inventory's log is another one's."""
+    with place(tmp_path) as here:
+        here.picture.facts["procs"]["processes"][0]["log_fds"] = ["/tmp/nohup.out"]
+        found = here.measure(Options(asked(prompts)))
+    assert found.logged is None
+    why = "the log is not used: the server writes to /tmp/nohup.out, not to /logs/server.log"
+    said = {guard.id: (guard.state, guard.detail) for guard in found.guards}
+    assert [said[id] for id in ("other-load", "queueing", "cuda-graph")] == [("unknown", why)] * 3
+    # Whether it is one boot is told by its processes.
+    assert said["same-boot"][0] == "ok"
 
 
 def asked(prompts: str, **more: Any) -> Plan:

@@ -20,6 +20,7 @@ from remote.practice.fault import CONNECT, Fault
 from remote.practice.healing import heal
 from remote.practice.layout import Layout
 from remote.practice.process_steps import ranks
+from remote.proofs.process import NO_SERVER
 from tests.end_to_end.kit import QUICK, Practice
 from tools import faults_page
 
@@ -75,7 +76,7 @@ def of_this_node(healthy: Healthy, checks: Sequence[Check]) -> list[Check]:
         for check in checks
         if check.id != "process.single"
         or check.verdict != "fail"
-        or not check.evidence
+        or check.observed == NO_SERVER
         or any(int(each.source.removeprefix("/proc/")) in ours for each in check.evidence)
     ]
 

@@ -52,6 +52,22 @@ class Probe:
         )
 
 
+def now_ns(folder: Path) -> int:
+    """The file system's time now, later than all that was done before."""
+    time.sleep(0.02)  # its clock has ticks of up to 10 ms
+    (folder / "clock").write_text("")
+    at = (folder / "clock").stat().st_ctime_ns
+    time.sleep(0.02)
+    return at
+
+
+def led_to(link: Path, target: str) -> None:
+    """The link leads elsewhere, in one step, as `ln -sfn` and `mv -T` do."""
+    beside = link.with_name("beside")
+    beside.symlink_to(target)
+    beside.replace(link)
+
+
 @contextlib.contextmanager
 def spawned(argv: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
     """A child process that printed its first line; killed and reaped at the end."""

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import os
-import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 
 from remote.node import files
 from remote.node.base import OpError
-from tests.node.kit import Probe, unprivileged
+from tests.node.kit import Probe, led_to, now_ns, unprivileged
 
 
 def install(root: Path, version: str, sources: dict[str, bytes]) -> None:
@@ -107,22 +106,6 @@ def test_symlinked_snapshot_of_hugging_face(probe: Probe, tmp_path: Path) -> Non
 def changed_ns(probe: Probe, path: Path) -> int:
     """The change time that is reported for a configuration file."""
     return int(files.configs({"paths": [str(path)]}, probe.ctx)[str(path)]["ctime_ns"])
-
-
-def now_ns(folder: Path) -> int:
-    """The file system's time now, later than all that was done before."""
-    time.sleep(0.02)  # its clock has ticks of up to 10 ms
-    (folder / "clock").write_text("")
-    at = (folder / "clock").stat().st_ctime_ns
-    time.sleep(0.02)
-    return at
-
-
-def led_to(link: Path, target: str) -> None:
-    """The link leads elsewhere, in one step, as `ln -sfn` and `mv -T` do."""
-    beside = link.with_name("beside")
-    beside.symlink_to(target)
-    beside.replace(link)
 
 
 @pytest.mark.parametrize("link", ["draft", "data/draft", "config.json", "chain"])

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from remote.node.procs import role
-from remote.sglang.boots import read_log
 from tests.real.kit import ask, children, state_of, title_of
+from tests.sglang.data import read_log
 from tests.support import wait_until
 
 # (name, method, path, body): asked of a server that is up and idle, in this order.

@@ -10,9 +10,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from remote.sglang import decode, progress
+from remote.sglang import accept, decode, progress
 from remote.sglang.args import ArgsRecord, find_in
-from remote.sglang.boots import Boot, read_log
+from remote.sglang.boots import Boot, read_lines
 from remote.sglang.lines import entries, numbered
 
 HERE = Path(__file__).parent
@@ -87,10 +87,25 @@ def line_of(text: str, part: str) -> int:
     return next(number for number, line in enumerate(text.split("\n"), 1) if part in line)
 
 
+def read_log(text: str, first_line: int = 1) -> list[Boot]:
+    """The boots in the text of a log, whose first line has the number `first_line`."""
+    return read_lines(numbered(text, first_line))
+
+
 def boot(number: str) -> Boot:
     """The one boot that a case's log holds."""
     (found,) = read_log(case(number))
     return found
+
+
+def defined_rate(version: str, accept_len: float, num_draft_tokens: int) -> float | None:
+    """The accept rate that a version logs for this accept length, by the definition that we name for it."""
+    definition = accept.definition(version, accept.LOGGED)
+    assert definition is not None
+    if definition.formula == accept.OUR_RATE:
+        return accept.accept_rate(accept_len, num_draft_tokens)
+    assert definition.formula == "accept_len / num_draft_tokens"
+    return accept_len / num_draft_tokens
 
 
 def follow(text: str) -> progress.State:

@@ -9,8 +9,9 @@ import json
 
 import pytest
 
-from remote.sglang.boots import boot_json, read_log
+from remote.sglang.boots import boot_json
 from tests.sglang import data
+from tests.sglang.data import read_log
 
 _READY = "[2026-11-29 10:00:09] The server is fired up and ready to roll!\n"
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 import pytest
 
 from remote.sglang import decode, draft, progress, speculation
-from remote.sglang.boots import read_log
 from remote.sglang.failures import first_cause, state_of
 from remote.sglang.lines import numbered
 from tests.sglang import data
+from tests.sglang.data import read_log
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from remote.sglang import decode, progress
+from remote.sglang import progress
 from remote.sglang.adjustments import compare
-from remote.sglang.boots import boot_json, read_log
+from remote.sglang.boots import boot_json
 from remote.sglang.lines import entries, numbered
 from remote.sglang.redact import redact_text
 from tests.sglang import data
+from tests.sglang.data import read_log
 
 
 def test_001_no_prefix_and_no_speculative_fields_at_all() -> None:
@@ -87,8 +86,9 @@ def test_011_nextn_is_another_name_of_eagle() -> None:
 
 
 def test_012_draft_tokens_are_adjusted() -> None:
-    asked = {"speculative-num-steps": 3, "speculative-eagle-topk": 1, "speculative-num-draft-tokens": 6}
-    (boot,) = read_log(data.case("012"), requested=asked)
+    """What was requested is known where the log begins with the command line."""
+    asked = "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 6"
+    (boot,) = read_log(f"python -m sglang.launch_server {asked}\n" + data.case("012"))
     adjusted = {item.name: item for item in boot.adjusted}
     tokens = adjusted["speculative_num_draft_tokens"]
     assert (tokens.requested, tokens.effective) == (6, 4)
@@ -106,12 +106,7 @@ def test_014_one_decode_line_per_data_parallel_rank() -> None:
     assert [item.rank for item in samples] == ["DP0 TP0", "DP6 TP6", "DP5 TP5", "DP7 TP7"]
     assert [item.accept_len for item in samples] == [2.9, 2.86, 2.94, 2.65]
     assert [item.accept_rate_logged for item in samples] == [None] * 4
-    newest = decode.latest(samples)
-    assert newest is not None
-    assert newest.gen_tok_s == pytest.approx(668.15)
-    assert newest.accept_len is not None
-    assert 2.65 < newest.accept_len < 2.94
-    assert data.boot("014").decode is not None
+    # A sum of speeds, and no sum of accept lengths.
     assert boot_json(data.boot("014"))["decode"] == {"samples": 4, "accept_len": 2.88, "gen_tok_s": 668.15}
 
 

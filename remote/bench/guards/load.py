@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...sglang.decode import summarise
 from .. import warmup
+from ..meanwhile import not_used
 from .kinds import SPEED, Guard, Seen, State, cached_share
 
 IDLE_S = 5.0
@@ -66,7 +67,7 @@ def others(seen: Seen) -> Guard:
             Guard("other-load", "spoils", detail, (SPEED,)) if many else Guard("other-load", "shown", detail)
         )
     if found is None and not samples:
-        return Guard("other-load", "unknown", "the server's log shows neither requests nor decode lines")
+        return Guard("other-load", "unknown", _unseen(seen, "neither requests nor decode lines"))
     return Guard("other-load", "ok", "no request but ours")
 
 
@@ -74,7 +75,7 @@ def queued(seen: Seen) -> Guard:
     """Requests that wait for a place are no measure of generation."""
     longest = max((s.queued for s in seen.meanwhile.samples or () if s.queued is not None), default=0)
     if not seen.meanwhile.samples:
-        return Guard("queueing", "unknown", "no decode line in the log")
+        return Guard("queueing", "unknown", _unseen(seen, "no decode line"))
     if longest:
         detail = f"up to {longest} requests waited: --concurrency is above what the server runs at once"
         return Guard("queueing", "shown", detail)
@@ -85,11 +86,16 @@ def graphs(seen: Seen) -> Guard:
     """Steps outside the CUDA graphs are the usual cause of a slow server with a good accept length (111)."""
     summary = summarise(seen.meanwhile.samples or ())
     if summary is None or summary.graph_share is None:
-        return Guard("cuda-graph", "unknown", "no decode line in the log tells")
+        return Guard("cuda-graph", "unknown", _unseen(seen, "no decode line that tells"))
     share = 1 - summary.graph_share
     if share > 0:
         return Guard("cuda-graph", "shown", f"{share:.0%} of the decode lines say 'cuda graph: False'")
     return Guard("cuda-graph", "ok", "every decode line from a graph")
+
+
+def _unseen(seen: Seen, what: str) -> str:
+    """Why the log tells nothing: it holds `what`, or it is not the measured server's."""
+    return not_used(seen.meanwhile) or f"the server's log shows {what}"
 
 
 def generator(seen: Seen) -> Guard:

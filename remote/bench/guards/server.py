@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...sglang.modelpath import same_path
+from ..meanwhile import other_boot
 from ..summary import logged_definition
 from .kinds import BOTH, Guard, Seen
 
@@ -12,7 +13,7 @@ def same_boot(seen: Seen) -> Guard:
     found = seen.meanwhile
     if found.before is None or found.after is None:
         return Guard("same-boot", "spoils", "whose server answered is not known", BOTH)
-    if found.before != found.after or found.log_same is False or found.boots:
+    if other_boot(found):
         detail = f"pid {found.before.pid} before, pid {found.after.pid} after: another boot in between"
         return Guard("same-boot", "spoils", detail, BOTH)
     return Guard("same-boot", "ok", f"pid {found.before.pid} before and after")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from remote.sglang import boots, progress
+from remote.sglang import progress
 from remote.sglang.lines import entries, numbered
+from tests.sglang.data import read_log
 
 from .kit import READY, Node, Running, rank_pid, session, started, state_of
 
@@ -61,7 +62,7 @@ def test_each_rank_holds_its_gpu(up: tuple[Node, Running, list[int | None]]) -> 
 
 def test_the_log_is_read_as_the_real_one(up: tuple[Node, Running, list[int | None]]) -> None:
     node, server, _ = up
-    (boot,) = boots.read_log(server.log())
+    (boot,) = read_log(server.log())
     assert boot.state == "ready"
     assert boot.failure is None
     assert boot.args_record == "complete"

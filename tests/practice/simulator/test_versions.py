@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from remote.sglang import boots, failures
+from remote.sglang import failures
+from tests.sglang.data import read_log
 
 from .kit import DEEPSEEK, KIMI, make_node, rank_pid, started
 
@@ -25,7 +26,7 @@ def test_a_version_starts_and_generates(tmp_path: Path, version: str, architectu
         assert info["version"] == version
         assert reply["meta_info"]["spec_accept_length"] == 150 / reply["meta_info"]["spec_verify_ct"]
         assert (server.request("GET", "/server_info")[0] == 200) == (version != "0.5.5")
-        (boot,) = boots.read_log(server.log())
+        (boot,) = read_log(server.log())
         assert boot.state == "ready"
         assert boot.decode is not None
         assert boot.decode.accept_len is not None
