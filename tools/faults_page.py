@@ -52,6 +52,7 @@ MASKS = (
     (r"/proc/\d+", "/proc/N"),
     (r"\b(within|after) \d+(\.\d+)? s\b", r"\1 N s"),
     (r"/python3\.\d+/", "/python3.N/"),
+    (r"\.cpython-3\d+\.", ".cpython-3N."),
     (r"\.py:\d+", ".py:N"),
     (r"\bline \d+", "line N"),
     (r"SHA256:[A-Za-z0-9+/]+", "SHA256:KEY"),

@@ -118,6 +118,7 @@ _MASKS = (
 _PATH_MASKS = (
     (re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}"), "ID"),
     (re.compile(r"python3\.\d+"), "python3.N"),
+    (re.compile(r"cpython-3\d+"), "cpython-3N"),
     (re.compile(r"(\.py:|\.log:)\d+"), r"\1N"),
 )
 
