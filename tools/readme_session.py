@@ -2,14 +2,16 @@
 
     python tools/readme_session.py
 
-Only the practice node's own directory is written as `.practice`, and of the diffs only what the fix
-adds is shown: `...` stands for SGLang's own lines.
+Only the practice node's own directory is written as `.practice` and who types as `you@laptop`, and of the
+diffs only what the fix adds is shown: `...` stands for SGLang's own lines.
 """
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -36,6 +38,7 @@ def run(folder: str, *words: str, code: int) -> str:
     if done.returncode != code:
         raise SystemExit(f"inv {' '.join(words)} ended with {done.returncode}, not {code}:\n{done.stdout}")
     text = done.stdout.replace(os.path.realpath(folder), ".practice")
+    text = text.replace(f"{getpass.getuser()}@{socket.gethostname()}", "you@laptop")
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
@@ -61,6 +64,7 @@ def session() -> dict[str, str]:
             run(folder, "rollback", "--yes", code=0)
             run(folder, "deploy-fix", "--yes", "--fix", "eagle3-three-edits", code=7)
             blocks["verify"] = run(folder, "verify", code=7)
+            blocks["history"] = run(folder, "history", code=0)
             return blocks
         finally:
             subprocess.run(
@@ -74,10 +78,10 @@ def session() -> dict[str, str]:
 def main() -> int:
     text = README.read_text(encoding="utf-8")
     for command, printed in session().items():
-        block = re.compile(rf"(```\n\$ inv {re.escape(command)}\n).*?(\n```)", re.DOTALL)
+        block = re.compile(rf"(```\n\$ inv {re.escape(command)}\n)(?:.*?\n)??(```)", re.DOTALL)
         if len(block.findall(text)) != 1:
             raise SystemExit(f"README.md has no block, or several, for: inv {command}")
-        text = block.sub(lambda match, printed=printed: match[1] + printed + match[2], text)
+        text = block.sub(lambda match, printed=printed: match[1] + printed + "\n" + match[2], text)
     README.write_text(text, encoding="utf-8")
     return 0
 
