@@ -247,6 +247,14 @@ def started_beside_a_checkout(facts: Facts) -> None:
     facts["procs"]["processes"][0].update(cwd="/sgl-workspace/sglang/python", cwd_package=True)
 
 
+def started_under_another_root(facts: Facts) -> None:
+    """An inventory's `command` that enters a container: its files are not those that were looked at."""
+    first = facts["procs"]["processes"][0]
+    first["root"], facts["procs"]["self"]["root"] = "0:57", "254:2"
+    boot = {"id": "b", "pid": first["pid"], "starttime_ticks": first["starttime_ticks"]}
+    facts["state"]["boots"] = [{**boot, "kernel_boot_id": facts["node"]["boot_id"]}]
+
+
 def environment_hidden(facts: Facts) -> None:
     facts["procs"]["processes"][0]["env"] = None
 
@@ -305,5 +313,6 @@ FAULTS: tuple[tuple[Change, dict[str, str]], ...] = (
     (interpreter_not_told, {"source.file": "unknown"}),
     (other_search_path, {"source.file": "fail"}),
     (started_beside_a_checkout, {"source.file": "fail"}),
+    (started_under_another_root, {"source.file": "fail"}),
     (environment_hidden, {"source.file": "unknown"}),
 )
