@@ -66,8 +66,8 @@ def boot_of(picture: Picture) -> Boot | None:
 
 
 def log_files(picture: Picture) -> list[str]:
-    """The files that the running server has as its standard output and error; empty where that cannot be
-    seen, or none runs."""
+    """The file that the running server has as its standard error, where SGLang logs; empty where that cannot
+    be seen, or none runs."""
     found = launcher(picture)
     for process in (picture.facts.get("procs") or {}).get("processes", []):
         if found is not None and process["pid"] == found.pid:
@@ -107,7 +107,7 @@ def written_elsewhere(picture: Picture) -> Evidence | None:
     path, written, first = picture.node.server.log, log_files(picture), launcher(picture)
     if first is None or not written or picture.section("log").get("real_path", path) in written:
         return None
-    return Evidence(f"/proc/{first.pid}/fd/1", f"the server writes to {written[0]}, not to {path}")
+    return Evidence(f"/proc/{first.pid}/fd/2", f"the server writes to {written[0]}, not to {path}")
 
 
 def _latest_s(stamp: str | None) -> float | None:

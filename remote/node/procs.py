@@ -231,16 +231,16 @@ def environment(pid: int, keys: tuple[str, ...]) -> dict[str, str] | None:
 
 
 def log_files(pid: int) -> list[str]:
-    """The regular files that standard output and error go to."""
-    found: list[str] = []
-    for descriptor in (1, 2):
-        path = f"/proc/{pid}/fd/{descriptor}"
-        try:
-            if stat_bits.S_ISREG(os.stat(path).st_mode):
-                found.append(os.readlink(path))
-        except OSError:
-            continue
-    return sorted(set(found))
+    """The regular file that a server logs to, in a list; empty where it is none, or cannot be seen.
+
+    Its standard error: there SGLang's logger writes (configure_logger, all versions). A file that is only
+    its standard output (`>> a.log 2>> b.log`) holds none of its records, and may hold an older boot's.
+    """
+    path = f"/proc/{pid}/fd/2"
+    try:
+        return [os.readlink(path)] if stat_bits.S_ISREG(os.stat(path).st_mode) else []
+    except OSError:
+        return []
 
 
 def procs(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:

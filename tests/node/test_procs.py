@@ -196,6 +196,18 @@ def test_server_and_its_family(probe: Probe, tmp_path: Path) -> None:
     assert launcher["root"] == found["self"]["root"] == f"{root.st_dev}:{root.st_ino}"
 
 
+def test_the_log_is_where_standard_error_goes(tmp_path: Path) -> None:
+    """`>> server.log 2>> errors.log`: an older boot's records may stand in the first."""
+    with (tmp_path / "server.log").open("a") as out, (tmp_path / "errors.log").open("a") as errors:
+        for stderr, written in ((errors, [str(tmp_path.resolve() / "errors.log")]), (subprocess.DEVNULL, [])):
+            process = subprocess.Popen(["sleep", "60"], stdout=out, stderr=stderr)
+            try:
+                assert procs.log_files(process.pid) == written
+            finally:
+                process.kill()
+                process.wait()
+
+
 def test_orphans_are_found_with_their_tracker(probe: Probe, tmp_path: Path) -> None:
     """Case 052: the launcher is gone, its children are re-parented and hold the memory."""
     with server_tree(tmp_path, free_port()) as tree:
