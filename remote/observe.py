@@ -298,8 +298,9 @@ def _model_config(node: Node, facts: Facts) -> Mapping[str, Any] | None:
 
 
 def _json_object(text: Any) -> Mapping[str, Any] | None:
+    """As SGLang reads it: of bytes, Python would take other encodings too, and a byte order mark."""
     try:
-        value = json.loads(text)
+        value = json.loads(text.decode("utf-8") if isinstance(text, bytes) else text)
     except (TypeError, ValueError):
         return None
     return value if isinstance(value, dict) else None

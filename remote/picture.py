@@ -89,7 +89,7 @@ class Picture:
     def draft(self) -> Mapping[str, Any] | None:
         """The draft's config.json, None where it could not be read or is no JSON object."""
         try:
-            value = json.loads(self.config.text or b"") if self.config else None
+            value = json.loads((self.config.text or b"").decode("utf-8")) if self.config else None
         except ValueError:
             return None
         return value if isinstance(value, dict) else None

@@ -61,6 +61,11 @@ def old_config(facts: Facts) -> None:
     facts["configs"][DRAFT]["text"] = config([2, 30, 58])
 
 
+def config_with_a_mark(facts: Facts) -> None:
+    """Saved by an editor of Windows: transformers does not read it, and the next start ends there."""
+    facts["configs"][DRAFT]["text"] = "\ufeff" + config([-1, 2, 30])
+
+
 def config_as_text(facts: Facts) -> None:
     facts["configs"][DRAFT]["text"] = config([-1, 2, 30]).replace("[\n", '"[').replace("]", ']"')
 
@@ -276,6 +281,13 @@ FAULTS: tuple[tuple[Change, dict[str, str]], ...] = (
     (stranger_on_gpu, {"gpu.holders": "fail"}),
     (stranger_on_port, {"process.owner": "fail"}),
     (started_before_the_fix, {"process.after_fix": "fail"}),
+    (
+        config_with_a_mark,
+        {
+            "config.values": "fail",
+            **dict.fromkeys(("config.draft", "source.behaviour", "wiring.eager", "wiring.graph"), "unknown"),
+        },
+    ),
     (old_config, {"config.values": "fail", "wiring.eager": "fail", "wiring.graph": "fail"}),
     (pyc(), {"bytecode.fresh": "fail"}),
     (pyc(kind="unchecked-hash"), {"bytecode.fresh": "fail"}),
