@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Any, get_args
@@ -107,6 +108,14 @@ def test_the_longest_is_masked_first_and_short_ones_are_not() -> None:
     known = KnownSecrets(["attic", "attic-shelf"])
     known.learn(["v3"])
     assert known.clean("v3 on attic-shelf, attic") == "v3 on ***, ***"
+
+
+def test_a_value_is_masked_as_records_and_replies_write_it() -> None:
+    """A password with a backslash or a quote stands in them with one more."""
+    value = "at\\tic'and\"cellar"
+    known = KnownSecrets([value])
+    assert known.clean(f"served_model_name={value!r}, x") == "served_model_name='***', x"
+    assert known.clean(json.dumps({"name": value})) == '{"name": "***"}'
 
 
 def test_a_whole_result_is_cleaned_and_its_figures_stay() -> None:
