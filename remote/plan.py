@@ -167,6 +167,7 @@ def code_writes(picture: Picture) -> tuple[Write, ...]:
             hint="set `python` of this node to the interpreter that runs SGLang",
             node=node.name,
         )
+    _refuse_shadowed(picture)
     if fix.state == "uncovered":
         raise RefusedError(
             f"{node.name}: {fix.problem}",
@@ -183,6 +184,19 @@ def code_writes(picture: Picture) -> tuple[Write, ...]:
             data={"reason": "misfit", "diff": diff},
         )
     return tuple(_write(picture, file) for file in fix.files if file.new_text is not None)
+
+
+def _refuse_shadowed(picture: Picture) -> None:
+    """What is written would not be what is imported, and no restart would change that."""
+    node, modules = picture.node, picture.facts.get("bytecode", {})
+    for path, facts in modules.items():
+        if facts.get("shadow"):
+            raise RefusedError(
+                f"{node.name}: {facts['shadow']} is imported in place of {path}",
+                hint=f"move it away, then: inv deploy-fix --node {node.name}",
+                node=node.name,
+                data={"reason": "misfit"},
+            )
 
 
 def _write(picture: Picture, file: FileState) -> Write:

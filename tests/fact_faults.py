@@ -95,6 +95,10 @@ def pyc(**more: Any) -> Change:
     return change
 
 
+def module_shadowed(facts: Facts) -> None:
+    facts["bytecode"][f"{ROOT}/{DEEPSEEK}"]["shadow"] = f"{ROOT}/{DEEPSEEK.removesuffix('.py')}/__init__.py"
+
+
 def memory_not_told(facts: Facts) -> None:
     for gpu in facts["gpus"]["gpus"]:
         gpu["memory_used_mib"] = None
@@ -294,6 +298,7 @@ FAULTS: tuple[tuple[Change, dict[str, str]], ...] = (
     (pyc(stale=None), {"bytecode.fresh": "unknown"}),
     (pyc(believed=None, stale=None), {"bytecode.fresh": "unknown"}),
     (pyc(believed=False, stale=False), {}),
+    (module_shadowed, {"bytecode.fresh": "fail"}),
     (memory_not_told, {"gpu.holders": "unknown"}),
     (holders_not_told, {"gpu.holders": "unknown"}),
     (leak, {"gpu.holders": "fail"}),

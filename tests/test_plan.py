@@ -16,6 +16,7 @@ from remote.plan import Plan, build
 from remote.proofs import prove
 from tests import pictures
 from tests.fact_faults import (
+    module_shadowed,
     no_server,
     orphan,
     pyc,
@@ -167,6 +168,15 @@ def test_a_foreign_edit_is_refused_with_its_diff() -> None:
     with pytest.raises(RefusedError, match="does not fit") as caught:
         plan(sources=sources)
     assert "layers_to_capture" in caught.value.data["diff"]
+
+
+def test_a_module_that_something_is_imported_in_place_of_is_refused() -> None:
+    """Each run restarted the server, which then loaded the other module again."""
+    facts = healthy()
+    module_shadowed(facts)
+    with pytest.raises(RefusedError, match=r"deepseek_v2/__init__\.py is imported in place of") as caught:
+        plan(facts)
+    assert caught.value.hint.startswith("move it away")
 
 
 def test_a_missing_draft_is_refused() -> None:
