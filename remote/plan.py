@@ -18,7 +18,7 @@ from .intent import expected_ranks, model_config_path, spanned_nodes, uses_no_gp
 from .inventory import Node
 from .ownership import Process
 from .picture import Picture
-from .running import Boot, boot_of, launcher, silent_s, still_starting
+from .running import Boot, boot_of, launcher, silent_s, started_as_meant, still_starting
 from .sglang import speculation
 from .strangers import refuse_foreign
 
@@ -262,6 +262,8 @@ def _restart_reasons(picture: Picture, checks: Sequence[Check]) -> list[str]:
     for check in checks:
         if check.verdict != "fail" or check.id not in _RESTART:
             continue
+        if check.id == "args.effective" and started_as_meant(picture):
+            continue  # SGLang changes what it is given: it would do so again
         if check.id == "process.single" and stale_only:
             continue  # what is stale beside a good server goes without a restart
         if loading and _comes_with_time(check, picture):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import Any
 
 from .checks import Evidence
+from .inventory import command
 from .ownership import Process
 from .picture import Picture
+from .secrets import same_command
 
 # A log's times are local, of a zone that it does not name: the moment that one means is at most so much
 # later than if it were UTC (UTC-12 is the last zone).
@@ -65,14 +69,22 @@ def boot_of(picture: Picture) -> Boot | None:
     )
 
 
+def _facts(picture: Picture) -> Mapping[str, Any]:
+    """What the node tells of the running server's first process; empty where none runs."""
+    found = launcher(picture)
+    processes = (picture.facts.get("procs") or {}).get("processes", [])
+    return next((each for each in processes if found is not None and each["pid"] == found.pid), {})
+
+
+def started_as_meant(picture: Picture) -> bool:
+    """Has the running server the inventory's very command line? Then a start anew changes no argument."""
+    return bool(same_command(command(picture.node), _facts(picture).get("argv") or []))
+
+
 def log_files(picture: Picture) -> list[str]:
     """The file that the running server has as its standard error, where SGLang logs; empty where that cannot
     be seen, or none runs."""
-    found = launcher(picture)
-    for process in (picture.facts.get("procs") or {}).get("processes", []):
-        if found is not None and process["pid"] == found.pid:
-            return list(process.get("log_fds") or [])
-    return []
+    return list(_facts(picture).get("log_fds") or [])
 
 
 def not_its_own(picture: Picture) -> Evidence | None:

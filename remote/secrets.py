@@ -130,7 +130,7 @@ def on_node(node: Node, facts: Mapping[str, Any], logged: Iterable[Mapping[str, 
     found: set[str] = set()
     for process in (facts.get("procs") or {}).get("processes") or []:
         argv, env = list(process.get("argv") or []), process.get("env") or {}
-        words = [pairs for line in lines if (pairs := _same_command(line, argv))]
+        words = [pairs for line in lines if (pairs := same_command(line, argv))]
         given = list(_options(argv))
         found |= _filled(words[0] if words else _beside(options, given))
         found |= _filled((text, env.get(name)) for name, text in variables)
@@ -166,7 +166,7 @@ def _beside(
         yield from ((text, value) for other, value in given if other == name)
 
 
-def _same_command(line: Sequence[str], argv: Sequence[str]) -> list[tuple[str, str]]:
+def same_command(line: Sequence[str], argv: Sequence[str]) -> list[tuple[str, str]]:
     """(word of the inventory, word found) of a process started by this very line; else nothing."""
     if len(line) != len(argv):
         return []

@@ -11,6 +11,7 @@ import pytest
 
 from remote.checks import unknown
 from remote.errors import ExitCode, RefusedError, UsageError
+from remote.inventory import command
 from remote.picture import Picture
 from remote.plan import Plan, build
 from remote.proofs import prove
@@ -209,6 +210,32 @@ def test_arguments_that_sglang_would_change_are_refused_with_the_values() -> Non
     with pytest.raises(UsageError, match=r"speculative_num_draft_tokens 6 would become 2") as caught:
         build(found, prove(found))
     assert caught.value.exit_code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("wanted", "effective", "by_hand", "verdict", "restarts"),
+    [
+        (8192, 1024, False, "fail", False),
+        (8192, 1024, True, "fail", True),
+        ("auto", 1024, False, "pass", False),
+        ("auto", 1024, True, "fail", True),
+    ],
+)
+def test_what_sglang_makes_of_the_same_command_line_is_no_reason_to_start_it_again(
+    wanted: object, effective: int, by_hand: bool, verdict: str, restarts: bool
+) -> None:
+    """Each run restarted the server, and failed."""
+    found = pictures.with_args(picture(), chunked_prefill_size=wanted)
+    facts = healthy()
+    facts["procs"]["processes"][0]["argv"] = [*command(found.node), *(["--log-level", "info"] * by_hand)]
+    told = {**pictures.EFFECTIVE, "chunked_prefill_size": effective}
+    facts["http"]["server_info"]["body"] = json.dumps(told)
+    found = dataclasses.replace(picture(facts), node=found.node)
+    checks = prove(found)
+    (check,) = [each for each in checks if each.id == "args.effective"]
+    assert check.verdict == verdict
+    assert build(found, checks).restart is restarts
+    assert ("inv restart" in check.remedy) is restarts
 
 
 def test_no_sglang_at_all_is_refused() -> None:
