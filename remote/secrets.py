@@ -142,7 +142,9 @@ def on_node(node: Node, facts: Mapping[str, Any], logged: Iterable[Mapping[str, 
             if isinstance(value, str)
         ]
         found |= _filled(_beside(options, given))
-    return found - {MASK}
+    # An argument that was left out is logged with its default: often another one's value, as the model's path
+    # is the default of its name. What the inventory spells out is nobody's secret.
+    return found - {MASK} - {word for word in command(node) if not _REFERENCE.search(word)}
 
 
 def _options(argv: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -80,6 +80,12 @@ def test_of_what_the_log_tells_of_a_server_that_is_gone() -> None:
     assert "attic" in on_node(several, {}, [{"lora_paths": ["base=/b", "own=attic"]}])
 
 
+def test_a_default_that_the_inventory_spells_out_elsewhere_is_no_value() -> None:
+    """A server that was started by hand without a name: SGLang logs the model's path as its name."""
+    path = NAMED.server.model_path
+    assert on_node(NAMED, {}, [{"model_path": path, "served_model_name": path}]) == set()
+
+
 @pytest.mark.parametrize(
     "facts",
     [{}, {"procs": {"error": {}}, "state": {"error": {}}}, runs([], None), runs(["--served-model-name"])],
