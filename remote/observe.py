@@ -16,7 +16,7 @@ from .intent import draft_config_path, endpoint, model_config_path, our_gpus, wa
 from .inventory import Node, command
 from .picture import ConfigFile, Facts, Picture
 from .redact import clean_tree, printable
-from .running import came_up
+from .running import booted, came_up
 from .session import Session
 from .sglang import boots, patterns
 
@@ -359,23 +359,16 @@ def _compute(
 
 
 def _ownership(node: Node, facts: Facts, uid: int) -> ownership.Ownership | None:
-    procs, gpus, state = facts.get("procs", {}), facts.get("gpus", {}), facts.get("state", {})
+    procs, gpus = facts.get("procs", {}), facts.get("gpus", {})
     if "error" in procs:
         return None
-    # A pid and its start in ticks name a process within one boot of the kernel only.
-    kernel = facts.get("node", {}).get("boot_id")
-    booted = [
-        (boot["pid"], boot["starttime_ticks"])
-        for boot in state.get("boots", [])
-        if boot.get("pid") is not None and boot.get("kernel_boot_id") == kernel
-    ]
     return ownership.assess(
         procs,
         {} if "error" in gpus else gpus,
         port=node.server.port,
         our_uid=uid,
         our_gpus=our_gpus(node),
-        booted=booted,
+        booted=booted(node, facts),
     )
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
 from .checks import Evidence
-from .inventory import command
+from .inventory import Node, command
 from .ownership import Process
-from .picture import Picture
+from .picture import Facts, Picture
 from .secrets import same_command
 
 # A log's times are local, of a zone that it does not name: the moment that one means is at most so much
@@ -42,6 +40,22 @@ def launcher(picture: Picture) -> Process | None:
     return group.launcher if group else None
 
 
+def booted(node: Node, facts: Facts) -> list[tuple[int, int]]:
+    """(pid, start in ticks) of the processes that this toolkit started as the node's server.
+
+    Not as another of the inventory's servers: one machine may serve two, each on its own GPUs.
+    """
+    # A pid and its start name a process within one boot of the kernel only.
+    kernel = facts.get("node", {}).get("boot_id")
+    return [
+        (boot["pid"], boot["starttime_ticks"])
+        for boot in facts.get("state", {}).get("boots", [])
+        if boot.get("pid") is not None
+        and boot.get("kernel_boot_id") == kernel
+        and (boot.get("record") or {}).get("server") in (None, node.server_name)
+    ]
+
+
 def boot_id(picture: Picture) -> str | None:
     """The boot that this toolkit started and that still runs, by pid and start time."""
     found = launcher(picture)
@@ -69,7 +83,7 @@ def boot_of(picture: Picture) -> Boot | None:
     )
 
 
-def _facts(picture: Picture) -> Mapping[str, Any]:
+def _facts(picture: Picture) -> Facts:
     """What the node tells of the running server's first process; empty where none runs."""
     found = launcher(picture)
     processes = (picture.facts.get("procs") or {}).get("processes", [])

@@ -130,6 +130,23 @@ def test_a_neighbour_is_no_reason_to_refuse_when_nothing_is_to_be_done() -> None
     assert not plan(facts).changes
 
 
+@pytest.mark.parametrize(("name", "ended"), [("kimi", {300, 301}), ("llama", set())])
+def test_a_server_on_another_port_is_ended_where_it_was_started_as_this_one(
+    name: str, ended: set[int]
+) -> None:
+    """The port was changed in the inventory since; or the machine serves two, each on GPUs of its own."""
+    facts = healthy()
+    line = "python -m sglang.launch_server --port 8001"
+    other = [
+        pictures.process(300, line, "launcher", sid=300, ppid=1),
+        pictures.process(301, "sglang::scheduler_TP0", "scheduler", sid=300, ppid=300),
+    ]
+    facts["procs"]["processes"] += other
+    boot = {"pid": 300, "starttime_ticks": other[0]["starttime_ticks"], "kernel_boot_id": "kernel-1"}
+    facts["state"]["boots"] = [{**boot, "record": {"server": name}}]
+    assert {each.pid for each in plan(facts).to_end} == ended
+
+
 def test_without_nvidia_smi_a_restart_is_refused_but_not_on_cpu() -> None:
     facts = healthy()
     started_before_the_fix(facts)
