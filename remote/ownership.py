@@ -145,7 +145,7 @@ def assess(
     argv_of = {raw["pid"]: raw.get("argv") or [] for raw in procs.get("processes", [])}
     # To a server that uses no GPU it is all the same who holds one: only its port can be in the way.
     without = our_gpus is not None and not our_gpus
-    gpu_pids = set() if without else _gpu_pids(gpus)
+    gpu_pids = set() if without else _gpu_pids(gpus, our_gpus)
     us = procs.get("self") or {}
     groups = _groups(processes, argv_of, holder_pids, port, us)
 
@@ -307,11 +307,12 @@ def _argv_port(argv: Sequence[str]) -> int | None:
     return 30000
 
 
-def _gpu_pids(gpus: Facts) -> set[int] | None:
-    """Who holds a GPU; None when the node does not tell."""
+def _gpu_pids(gpus: Facts, our_gpus: frozenset[int] | None) -> set[int] | None:
+    """Who holds a GPU of ours; None when the node does not tell."""
     if not gpus.get("holders_known"):
         return None
-    return {holder["pid"] for holder in gpus.get("holders", [])}
+    ours = (None, *our_gpus) if our_gpus is not None else None
+    return {each["pid"] for each in gpus.get("holders", []) if ours is None or each["gpu_index"] in ours}
 
 
 def _claim(
@@ -334,7 +335,7 @@ def _claim(
         return None
     pids = {member.pid for member in group.members}
     if gpu_pids is not None and not pids & (gpu_pids | port_pids):
-        # It holds neither a GPU of this node nor our port: it is in nobody's way.
+        # It holds neither a GPU of ours nor our port: it is in nobody's way.
         return None
     return "its launcher is gone"
 

@@ -75,6 +75,18 @@ def test_schedulers_re_parented_to_init_are_stale() -> None:
     assert owned.foreign == ()
 
 
+def test_orphans_on_gpus_that_are_not_ours_are_left() -> None:
+    """One machine, two servers under one user: the other one's ranks are in the way of the other one only."""
+    orphans = [process(pid, "sglang::scheduler_TP0", "scheduler", sid=pid) for pid in (300, 400)]
+    holders = [
+        {"pid": 300, "gpu_index": 1, "used_mib": 9, "name": "x"},
+        {"pid": 400, "gpu_index": 5, "used_mib": 9, "name": "x"},
+    ]
+    owned = decide(facts(*orphans), holders=holders, our_gpus=frozenset({0, 1}))
+    assert [each.process.pid for each in owned.stale] == [300]
+    assert owned.foreign == ()
+
+
 def test_a_zombie_launcher_leaves_orphans() -> None:
     zombie, *ranks = server(100, 30000)
     owned = decide(facts({**zombie, "state": "Z"}, *ranks))
