@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from remote import checks, fixes, redact, status
 from remote.bench import verdict
-from remote.intent import our_gpus
+from remote.errors import InventoryError
+from remote.intent import capturing_ranks, endpoint, expected_ranks, our_gpus
 from remote.inventory import Node, command
 from remote.proofs import source
 from remote.redact import KnownSecrets, clean_tree
@@ -163,6 +164,19 @@ def test_a_search_path_by_reference_is_the_one_that_is_set_here(
     check = source.file(found)
     assert check.verdict == verdict
     assert ("export TREES" in check.remedy) is (verdict == "unknown")
+
+
+def test_host_and_ranks_by_reference_are_those_that_are_set_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server was asked at the host `${PLACE}`, and one rank was expected of eight."""
+    where = node({"host": "${PLACE}", "tp-size": "${RANKS}"})
+    monkeypatch.setenv("PLACE", "::")
+    monkeypatch.setenv("RANKS", "8")
+    assert endpoint(where.server)["host"] == "::1"
+    assert (expected_ranks(where.server), capturing_ranks(where.server)) == (8, 8)
+    monkeypatch.delenv("PLACE")
+    with pytest.raises(InventoryError, match=r"wants \$\{PLACE\}, which is not set") as caught:
+        endpoint(where.server)
+    assert "export PLACE=" in caught.value.hint
 
 
 def test_the_gpus_by_reference_are_those_that_are_set_here(monkeypatch: pytest.MonkeyPatch) -> None:
