@@ -7,6 +7,7 @@ what it is there.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def expand(text: str, environment: Mapping[str, str]) -> str:
-    """`text` with each `${VAR}` replaced. InventoryError when a variable is not set."""
+    """`text` with each `${VAR}` replaced; within JSON (a mapping among the arguments) as JSON writes it: a
+    quote in a password would break it. InventoryError when a variable is not set."""
+    within_json = _is_json(text)
 
     def value(match: re.Match[str]) -> str:
         name = match.group(1)
@@ -30,9 +33,17 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
                 f"the inventory wants ${{{name}}}, which is not set in your environment",
                 hint=f"export {name}=... and run the command again",
             )
-        return environment[name]
+        return json.dumps(environment[name])[1:-1] if within_json else environment[name]
 
     return _REFERENCE.sub(value, text)
+
+
+def _is_json(text: str) -> bool:
+    """An object or a list."""
+    try:
+        return text[:1] in ("{", "[") and json.loads(text) is not None
+    except ValueError:
+        return False
 
 
 def require(server: ServerEntry, environment: Mapping[str, str]) -> None:
