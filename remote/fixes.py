@@ -230,9 +230,7 @@ def evaluate_config(bundle: Bundle, target_text: bytes, version: str | None = No
     """Hold the draft's config.json (its bytes) against the values that the fix wants in this version."""
     wanted = config_values(bundle, version)
     try:
-        text = target_text.decode("utf-8")
-        mark = "\ufeff" if text.startswith("\ufeff") else ""
-        new = text = text[len(mark) :]
+        new = text = target_text.decode("utf-8")
         tree = jsonedit.parse(text)
         changes = []
         for key, value in wanted.items():
@@ -246,5 +244,5 @@ def evaluate_config(bundle: Bundle, target_text: bytes, version: str | None = No
         return ConfigState("misfit", (), None, "", f"line {problem.line}: {problem.message}")
     if not changes:
         return ConfigState("done", (), None, "")
-    after = (mark + new).encode("utf-8")
+    after = new.encode("utf-8")
     return ConfigState("todo", tuple(changes), after, text_diff("config.json", target_text, after))

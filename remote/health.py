@@ -1,7 +1,8 @@
 """Wait until a boot is ready, or know at once that it will not be.
 
 Ready means all of it: the ready line of this boot's log, our process listening on the port, every
-rank alive, and one real generation. Any one of them alone has been seen without the others.
+rank alive, and one real generation. Any one of them alone has been seen without the others. Where the log
+does not tell of the start at all, /health takes the place of the line.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Watched:
     processes: list[dict[str, Any]] = field(default_factory=list)
     listener_pid: int | None = None
     health: str | None = None
+    healthy: bool = False
     dead: str | None = None
     last_progress_s: float = 0.0
 
@@ -61,6 +63,7 @@ class Watched:
             self.listener_pid = (event["listener"] or {}).get("pid")
         if "health" in event:
             self.health = outcome(event["health"])
+            self.healthy = event["health"].get("status") == 200
         if event.get("alive") is False:
             status = event.get("exit")
             self.dead = f"exit status {status}" if status is not None else "it is gone"
@@ -71,7 +74,14 @@ class Watched:
     def ready(self, ranks: int) -> bool:
         """All but the generation, which is asked for once this is true."""
         pids = {process["pid"] for process in self.processes}
-        return self.state.ready and self.ranks() >= ranks and self.listener_pid in pids
+        return self._says_so() and self.ranks() >= ranks and self.listener_pid in pids
+
+    def _says_so(self) -> bool:
+        """By the ready line. A log that was cut, or that is kept above INFO, has neither it nor the record of
+        the arguments: then /health has to do, which answers 503 until the server is ready."""
+        if self.state.has_record or self.state.stopping or self.state.failure:
+            return self.state.ready
+        return self.state.ready or self.healthy
 
 
 def wait_ready(

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from .inventory import ArgValue, Node, ServerEntry
-from .secrets import environment_of
+from .secrets import environment_of, expand
 from .sglang.adjustments import canonical
 from .sglang.modelpath import tidy
 
@@ -21,6 +21,13 @@ def wanted_args(server: ServerEntry) -> dict[str, ArgValue]:
     return args
 
 
+def argument(server: ServerEntry, name: str) -> ArgValue:
+    """An argument that is reckoned with here, a reference in it replaced. InventoryError where the variable
+    is not set: nothing true could be said without it."""
+    value = wanted_args(server).get(name)
+    return expand(value, os.environ) if isinstance(value, str) else value
+
+
 def draft_config_path(server: ServerEntry) -> str | None:
     return f"{tidy(server.draft_model_path)}/config.json" if server.draft_model_path else None
 
@@ -31,7 +38,7 @@ def model_config_path(server: ServerEntry) -> str:
 
 def http_host(server: ServerEntry) -> str:
     """Where the node itself reaches its server: a wildcard address is reached on loopback."""
-    host = str(server.args.get("host", "127.0.0.1"))
+    host = str(argument(server, "host") or "127.0.0.1")
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
@@ -47,7 +54,7 @@ def endpoint(server: ServerEntry) -> dict[str, Any]:
 
 def uses_no_gpu(node: Node) -> bool:
     """Whether the node's server runs on the CPU."""
-    return wanted_args(node.server).get("device") == "cpu"
+    return argument(node.server, "device") == "cpu"
 
 
 def our_gpus(node: Node) -> frozenset[int] | None:
@@ -91,5 +98,5 @@ def capturing_ranks(server: ServerEntry) -> int:
 
 
 def _number(server: ServerEntry, name: str) -> int | None:
-    value: Any = wanted_args(server).get(name)
+    value: Any = argument(server, name)
     return int(value) if isinstance(value, int | float | str) and str(value).isdigit() else None

@@ -1,6 +1,6 @@
 """JSON edited by key path: everything outside the changed value stays byte for byte.
 
-Indentation, line ends, byte order mark, spelling of numbers and order of keys are kept. What two
+Indentation, line ends, spelling of numbers and order of keys are kept. What two
 readers could understand differently (a key twice, comments, trailing commas) is refused.
 """
 
@@ -38,7 +38,10 @@ class Node:
 
 
 def parse(text: str) -> Node:
-    """The tree of a JSON text (without byte order mark). Raises JsonProblem."""
+    """The tree of a JSON text. Raises JsonProblem."""
+    if text.startswith("\ufeff"):
+        # transformers reads it as plain UTF-8 (configuration_utils.py): a server would end at its start.
+        raise _problem(text, 0, "it begins with a byte order mark, which SGLang does not read")
     try:
         node = _value(text, _skip(text, 0))
     except RecursionError:

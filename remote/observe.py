@@ -16,9 +16,10 @@ from .intent import draft_config_path, endpoint, model_config_path, our_gpus, wa
 from .inventory import Node, command
 from .picture import ConfigFile, Facts, Picture
 from .redact import clean_tree, printable
-from .running import came_up
+from .running import booted, came_up
 from .session import Session
 from .sglang import boots, metrics, patterns
+from .sglang.modelconfig import architectures, json_object, language
 
 PACKAGE = "sglang"
 # Files of any other architecture are fetched once the model's config.json has told which it is.
@@ -170,10 +171,10 @@ def _other_sources(node: Node, facts: Facts, files: Mapping[str, Facts]) -> dict
     """Absolute by relative path: what the wiring of this model needs and was not asked for at first,
     because only its config.json tells which architecture it is."""
     imported = (facts.get("package") or {}).get("imported") or {}
-    architecture = ((_model_config(node, facts) or {}).get("architectures") or [None])[0]
-    if not imported.get("root") or not architecture:
+    named = architectures(_model_config(node, facts))
+    if not imported.get("root") or not named:
         return {}
-    needed = wiring.needed_files(imported.get("version"), str(architecture))
+    needed = wiring.needed_files(imported.get("version"), named[0])
     return {path: f"{imported['root']}/{path}" for path in needed if path not in files}
 
 
@@ -296,15 +297,7 @@ def _meant_text(config: ConfigFile | None) -> bytes | None:
 
 def _model_config(node: Node, facts: Facts) -> Mapping[str, Any] | None:
     found = facts.get("configs", {}).get(model_config_path(node.server)) or {}
-    return _json_object(found.get("text"))
-
-
-def _json_object(text: Any) -> Mapping[str, Any] | None:
-    try:
-        value = json.loads(text)
-    except (TypeError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
+    return json_object(found.get("text"))
 
 
 def wiring_of(
@@ -318,23 +311,19 @@ def wiring_of(
 
     `moe_a2a_backend` is the server's argument: the capture has a branch of its own for deepep.
     """
-    draft = _json_object(draft_text)
+    draft = json_object(draft_text)
     if version is None or model_config is None or draft is None:
         return None
-    text_config = model_config.get("text_config") or model_config
-    architecture = (model_config.get("architectures") or [None])[0]
-    layers = text_config.get("num_hidden_layers")
-    if architecture is None or layers is None:
+    named, values = architectures(model_config), language(model_config)
+    layers, dense = values.get("num_hidden_layers"), values.get("first_k_dense_replace") or 0
+    if not named or not isinstance(layers, int) or not isinstance(dense, int):
         return None
     present = tuple(
         (path, text)
         for path, text in sorted(contents.items())
         if text is not None and path not in EVIDENCE_ONLY
     )
-    dense = text_config.get("first_k_dense_replace", 0)
-    return _compute(
-        present, version, str(architecture), int(layers), int(dense), json.dumps(draft), moe_a2a_backend
-    )
+    return _compute(present, version, named[0], layers, dense, json.dumps(draft), moe_a2a_backend)
 
 
 @lru_cache(maxsize=16)
@@ -360,23 +349,16 @@ def _compute(
 
 
 def _ownership(node: Node, facts: Facts, uid: int) -> ownership.Ownership | None:
-    procs, gpus, state = facts.get("procs", {}), facts.get("gpus", {}), facts.get("state", {})
+    procs, gpus = facts.get("procs", {}), facts.get("gpus", {})
     if "error" in procs:
         return None
-    # A pid and its start in ticks name a process within one boot of the kernel only.
-    kernel = facts.get("node", {}).get("boot_id")
-    booted = [
-        (boot["pid"], boot["starttime_ticks"])
-        for boot in state.get("boots", [])
-        if boot.get("pid") is not None and boot.get("kernel_boot_id") == kernel
-    ]
     return ownership.assess(
         procs,
         {} if "error" in gpus else gpus,
         port=node.server.port,
         our_uid=uid,
         our_gpus=our_gpus(node),
-        booted=booted,
+        booted=booted(node, facts),
     )
 
 

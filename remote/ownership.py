@@ -14,6 +14,8 @@ Facts = Mapping[str, Any]
 
 # Roles of what a server starts for a while (remote/node/procs.py).
 _COME_AND_GO = ("member", "resource-tracker")
+# Said of a process that is foreign for where it is.
+AWAY = " (in a container, or under another root)"
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,9 @@ class Process:
     start_time: float
     # A zombie whose other threads live: a stuck one, which still holds what it had.
     threads_live: bool = False
-    # Its network namespace, None where that is not told.
+    # Its network namespace and its root directory, None where that is not told.
     net: str | None = None
+    root: str | None = None
 
     @property
     def alive(self) -> bool:
@@ -46,7 +49,8 @@ class Process:
 @dataclass(frozen=True)
 class Group:
     """The processes of one server: one session, or one tree where the starter made no session. `here`:
-    whether they are in our network namespace; a port number means another port elsewhere."""
+    whether they have our network and our root directory; elsewhere a port number means another port, and
+    a path another file."""
 
     launcher: Process | None
     members: tuple[Process, ...]
@@ -113,6 +117,7 @@ def processes_of(facts: Facts) -> list[Process]:
             start_time=raw["start_time"],
             threads_live=bool(raw.get("threads_alive_of_zombie")),
             net=raw.get("net"),
+            root=raw.get("root"),
         )
         for raw in facts.get("processes", [])
     ]
@@ -140,8 +145,9 @@ def assess(
     argv_of = {raw["pid"]: raw.get("argv") or [] for raw in procs.get("processes", [])}
     # To a server that uses no GPU it is all the same who holds one: only its port can be in the way.
     without = our_gpus is not None and not our_gpus
-    gpu_pids = set() if without else _gpu_pids(gpus)
-    groups = _groups(processes, argv_of, holder_pids, port, (procs.get("self") or {}).get("net"))
+    gpu_pids = set() if without else _gpu_pids(gpus, our_gpus)
+    us = procs.get("self") or {}
+    groups = _groups(processes, argv_of, holder_pids, port, us)
 
     server: Group | None = None
     stale: list[Stale] = []
@@ -162,6 +168,8 @@ def assess(
     holder = next((by_pid[pid] for pid in holder_pids if pid in by_pid), None)
     foreign = _foreign_port(listeners, by_pid, ours, port)
     foreign += [] if without else _foreign_holders(gpus, by_pid, ours, our_gpus)
+    away = {process.pid for process in processes if not _in_our_world(process, us)}
+    foreign = [replace(each, what=each.what + AWAY) if each.pid in away else each for each in foreign]
     return Ownership(
         server=server,
         stale=tuple(stale),
@@ -226,7 +234,7 @@ def _groups(
     argv_of: Mapping[int, list[str]],
     holder_pids: set[int],
     port: int,
-    our_net: str | None,
+    us: Facts,
 ) -> list[Group]:
     """One group per server: by session, and inside a session by launcher where it has several."""
     by_pid = {process.pid: process for process in processes}
@@ -248,9 +256,15 @@ def _groups(
             listening: int | None = port
         else:
             listening = _argv_port(argv_of.get(launcher.pid, [])) if launcher else None
-        here = our_net is None or {member.net for member in members} <= {our_net, None}
+        here = all(_in_our_world(member, us) for member in members)
         groups.append(Group(alive_launcher, tuple(members), listening, here))
     return groups
+
+
+def _in_our_world(process: Process, us: Facts) -> bool:
+    """Not in a container or a chroot, as far as that is told."""
+    pairs = (process.net, us.get("net")), (process.root, us.get("root"))
+    return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
 def _family(process: Process, by_pid: Mapping[int, Process]) -> tuple[str, int]:
@@ -293,11 +307,12 @@ def _argv_port(argv: Sequence[str]) -> int | None:
     return 30000
 
 
-def _gpu_pids(gpus: Facts) -> set[int] | None:
-    """Who holds a GPU; None when the node does not tell."""
+def _gpu_pids(gpus: Facts, our_gpus: frozenset[int] | None) -> set[int] | None:
+    """Who holds a GPU of ours; None when the node does not tell."""
     if not gpus.get("holders_known"):
         return None
-    return {holder["pid"] for holder in gpus.get("holders", [])}
+    ours = (None, *our_gpus) if our_gpus is not None else None
+    return {each["pid"] for each in gpus.get("holders", []) if ours is None or each["gpu_index"] in ours}
 
 
 def _claim(
@@ -320,7 +335,7 @@ def _claim(
         return None
     pids = {member.pid for member in group.members}
     if gpu_pids is not None and not pids & (gpu_pids | port_pids):
-        # It holds neither a GPU of this node nor our port: it is in nobody's way.
+        # It holds neither a GPU of ours nor our port: it is in nobody's way.
         return None
     return "its launcher is gone"
 

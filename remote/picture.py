@@ -6,7 +6,6 @@ could not be read is `{"error": {"kind", "message"}}`; asking it for a value giv
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from .fixes import ConfigState, FixState
 from .inventory import Node
 from .ownership import Ownership
 from .sglang.boots import Boot
+from .sglang.modelconfig import architectures, json_object
 from .wiring import Wiring
 
 Facts = Mapping[str, Any]
@@ -88,16 +88,11 @@ class Picture:
     @property
     def draft(self) -> Mapping[str, Any] | None:
         """The draft's config.json, None where it could not be read or is no JSON object."""
-        try:
-            value = json.loads(self.config.text or b"") if self.config else None
-        except ValueError:
-            return None
-        return value if isinstance(value, dict) else None
+        return json_object(self.config.text) if self.config else None
 
     @property
     def draft_architectures(self) -> tuple[str, ...]:
-        names = (self.draft or {}).get("architectures")
-        return tuple(str(name) for name in names) if isinstance(names, list) else ()
+        return architectures(self.draft)
 
     @property
     def journal(self) -> list[dict[str, Any]]:

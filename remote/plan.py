@@ -18,7 +18,7 @@ from .intent import expected_ranks, model_config_path, spanned_nodes, uses_no_gp
 from .inventory import Node
 from .ownership import Process
 from .picture import Picture
-from .running import Boot, boot_of, launcher, silent_s, still_starting
+from .running import Boot, boot_of, launcher, silent_s, started_as_meant, still_starting
 from .sglang import speculation
 from .strangers import refuse_foreign
 
@@ -167,6 +167,7 @@ def code_writes(picture: Picture) -> tuple[Write, ...]:
             hint="set `python` of this node to the interpreter that runs SGLang",
             node=node.name,
         )
+    _refuse_shadowed(picture)
     if fix.state == "uncovered":
         raise RefusedError(
             f"{node.name}: {fix.problem}",
@@ -183,6 +184,19 @@ def code_writes(picture: Picture) -> tuple[Write, ...]:
             data={"reason": "misfit", "diff": diff},
         )
     return tuple(_write(picture, file) for file in fix.files if file.new_text is not None)
+
+
+def _refuse_shadowed(picture: Picture) -> None:
+    """What is written would not be what is imported, and no restart would change that."""
+    node, modules = picture.node, picture.facts.get("bytecode", {})
+    for path, facts in modules.items():
+        if facts.get("shadow"):
+            raise RefusedError(
+                f"{node.name}: {facts['shadow']} is imported in place of {path}",
+                hint=f"move it away, then: inv deploy-fix --node {node.name}",
+                node=node.name,
+                data={"reason": "misfit"},
+            )
 
 
 def _write(picture: Picture, file: FileState) -> Write:
@@ -248,6 +262,8 @@ def _restart_reasons(picture: Picture, checks: Sequence[Check]) -> list[str]:
     for check in checks:
         if check.verdict != "fail" or check.id not in _RESTART:
             continue
+        if check.id == "args.effective" and started_as_meant(picture):
+            continue  # SGLang changes what it is given: it would do so again
         if check.id == "process.single" and stale_only:
             continue  # what is stale beside a good server goes without a restart
         if loading and _comes_with_time(check, picture):

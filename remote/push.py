@@ -19,7 +19,7 @@ def push(work: Work, plan: Plan, version: str | None) -> list[Done]:
     """Write what differs. Originals are kept first; every file is staged and compiled before any moves.
 
     `version`: of the SGLang whose files these are; the record of the deploy keeps it for the way back,
-    and who made it, which the journal tells only for so long.
+    and who made it, which the journal tells only for so long, and for which of the inventory's servers.
     """
     writes = [*plan.code, *plan.config]
     if not writes:
@@ -31,7 +31,12 @@ def push(work: Work, plan: Plan, version: str | None) -> list[Done]:
         "write_files",
         {
             "deploy_id": work.deploy_id,
-            "about": {"version": version, "who": work.session.who, "command": work.command},
+            "about": {
+                "version": version,
+                "who": work.session.who,
+                "command": work.command,
+                "server": work.session.node.server_name,
+            },
             "files": [_file(write) for write in writes],
         },
         action="push",

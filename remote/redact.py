@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from threading import Lock
@@ -44,10 +45,8 @@ class KnownSecrets:
 
     def learn(self, values: Iterable[str]) -> None:
         with self._lock:
-            known = {
-                *self._values,
-                *(each for each in values if len(each) >= MIN_SECRET and each not in _WORDS),
-            }
+            new = {each for each in values if len(each) >= MIN_SECRET and each not in _WORDS}
+            known = {*self._values, *(text for each in new for text in _spellings(each))}
             self._values = tuple(sorted(known, key=len, reverse=True))
 
     def clean(self, text: str) -> str:
@@ -56,6 +55,12 @@ class KnownSecrets:
         for value in self._values:
             text = text.replace(value, MASK)
         return redact_text(text)
+
+
+def _spellings(value: str) -> set[str]:
+    """As it is, and within the quotes of Python and of JSON: SGLang's records and replies escape a backslash
+    or a quote in it."""
+    return {value, repr(value)[1:-1], json.dumps(value)[1:-1]}
 
 
 def printable(text: str) -> str:

@@ -136,13 +136,23 @@ def choose(picture: Picture, to: str | None) -> Manifest:
             raise RefusedError(f"{node}: there is no deploy {to}", hint=f"known: {known}", node=node)
         return found
     in_place = [each for each in deploys if each.get("files") and not each.get("restored")]
-    if not in_place:
-        raise RefusedError(
-            f"{node}: no deploy is in place that could be put back",
-            hint=f"inv history --node {node}",
-            node=node,
-        )
-    return in_place[-1]
+    server = picture.node.server_name
+    # One machine may serve two: what was done for the other one is undone by its name only.
+    own = [each for each in in_place if _made_for(each) in (None, server)]
+    if own:
+        return own[-1]
+    hint = f"inv history --node {node}"
+    if in_place:
+        id, other = in_place[-1]["id"], _made_for(in_place[-1])
+        hint = f"inv rollback --to {id} --node {node} undoes the one for server '{other}'"
+    raise RefusedError(
+        f"{node}: no deploy is in place that could be put back for server '{server}'", hint=hint, node=node
+    )
+
+
+def _made_for(manifest: Manifest) -> str | None:
+    """The inventory's server that a deploy was made for; older records do not tell."""
+    return (manifest.get("about") or {}).get("server")
 
 
 def _differing(manifest: Manifest, stands: Sequence[Manifest]) -> list[Differing]:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from .checks import Evidence
+from .inventory import Node, command
 from .ownership import Process
-from .picture import Picture
+from .picture import Facts, Picture
+from .secrets import same_command
 
 # A log's times are local, of a zone that it does not name: the moment that one means is at most so much
 # later than if it were UTC (UTC-12 is the last zone).
@@ -38,6 +40,22 @@ def launcher(picture: Picture) -> Process | None:
     return group.launcher if group else None
 
 
+def booted(node: Node, facts: Facts) -> list[tuple[int, int]]:
+    """(pid, start in ticks) of the processes that this toolkit started as the node's server.
+
+    Not as another of the inventory's servers: one machine may serve two, each on its own GPUs.
+    """
+    # A pid and its start name a process within one boot of the kernel only.
+    kernel = facts.get("node", {}).get("boot_id")
+    return [
+        (boot["pid"], boot["starttime_ticks"])
+        for boot in facts.get("state", {}).get("boots", [])
+        if boot.get("pid") is not None
+        and boot.get("kernel_boot_id") == kernel
+        and (boot.get("record") or {}).get("server") in (None, node.server_name)
+    ]
+
+
 def boot_id(picture: Picture) -> str | None:
     """The boot that this toolkit started and that still runs, by pid and start time."""
     found = launcher(picture)
@@ -65,14 +83,22 @@ def boot_of(picture: Picture) -> Boot | None:
     )
 
 
-def log_files(picture: Picture) -> list[str]:
-    """The files that the running server has as its standard output and error; empty where that cannot be
-    seen, or none runs."""
+def _facts(picture: Picture) -> Facts:
+    """What the node tells of the running server's first process; empty where none runs."""
     found = launcher(picture)
-    for process in (picture.facts.get("procs") or {}).get("processes", []):
-        if found is not None and process["pid"] == found.pid:
-            return list(process.get("log_fds") or [])
-    return []
+    processes = (picture.facts.get("procs") or {}).get("processes", [])
+    return next((each for each in processes if found is not None and each["pid"] == found.pid), {})
+
+
+def started_as_meant(picture: Picture) -> bool:
+    """Has the running server the inventory's very command line? Then a start anew changes no argument."""
+    return bool(same_command(command(picture.node), _facts(picture).get("argv") or []))
+
+
+def log_files(picture: Picture) -> list[str]:
+    """The file that the running server has as its standard error, where SGLang logs; empty where that cannot
+    be seen, or none runs."""
+    return list(_facts(picture).get("log_fds") or [])
 
 
 def not_its_own(picture: Picture) -> Evidence | None:
@@ -107,7 +133,7 @@ def written_elsewhere(picture: Picture) -> Evidence | None:
     path, written, first = picture.node.server.log, log_files(picture), launcher(picture)
     if first is None or not written or picture.section("log").get("real_path", path) in written:
         return None
-    return Evidence(f"/proc/{first.pid}/fd/1", f"the server writes to {written[0]}, not to {path}")
+    return Evidence(f"/proc/{first.pid}/fd/2", f"the server writes to {written[0]}, not to {path}")
 
 
 def _latest_s(stamp: str | None) -> float | None:

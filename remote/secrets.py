@@ -7,6 +7,7 @@ what it is there.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def expand(text: str, environment: Mapping[str, str]) -> str:
-    """`text` with each `${VAR}` replaced. InventoryError when a variable is not set."""
+    """`text` with each `${VAR}` replaced; within JSON (a mapping among the arguments) as JSON writes it: a
+    quote in a password would break it. InventoryError when a variable is not set."""
+    within_json = _is_json(text)
 
     def value(match: re.Match[str]) -> str:
         name = match.group(1)
@@ -30,9 +33,17 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
                 f"the inventory wants ${{{name}}}, which is not set in your environment",
                 hint=f"export {name}=... and run the command again",
             )
-        return environment[name]
+        return json.dumps(environment[name])[1:-1] if within_json else environment[name]
 
     return _REFERENCE.sub(value, text)
+
+
+def _is_json(text: str) -> bool:
+    """An object or a list."""
+    try:
+        return text[:1] in ("{", "[") and json.loads(text) is not None
+    except ValueError:
+        return False
 
 
 def require(server: ServerEntry, environment: Mapping[str, str]) -> None:
@@ -130,7 +141,7 @@ def on_node(node: Node, facts: Mapping[str, Any], logged: Iterable[Mapping[str, 
     found: set[str] = set()
     for process in (facts.get("procs") or {}).get("processes") or []:
         argv, env = list(process.get("argv") or []), process.get("env") or {}
-        words = [pairs for line in lines if (pairs := _same_command(line, argv))]
+        words = [pairs for line in lines if (pairs := same_command(line, argv))]
         given = list(_options(argv))
         found |= _filled(words[0] if words else _beside(options, given))
         found |= _filled((text, env.get(name)) for name, text in variables)
@@ -142,7 +153,9 @@ def on_node(node: Node, facts: Mapping[str, Any], logged: Iterable[Mapping[str, 
             if isinstance(value, str)
         ]
         found |= _filled(_beside(options, given))
-    return found - {MASK}
+    # An argument that was left out is logged with its default: often another one's value, as the model's path
+    # is the default of its name. What the inventory spells out is nobody's secret.
+    return found - {MASK} - {word for word in command(node) if not _REFERENCE.search(word)}
 
 
 def _options(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -166,7 +179,7 @@ def _beside(
         yield from ((text, value) for other, value in given if other == name)
 
 
-def _same_command(line: Sequence[str], argv: Sequence[str]) -> list[tuple[str, str]]:
+def same_command(line: Sequence[str], argv: Sequence[str]) -> list[tuple[str, str]]:
     """(word of the inventory, word found) of a process started by this very line; else nothing."""
     if len(line) != len(argv):
         return []

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 
-from .errors import RefusedError
+from .errors import RefusedError, UnhealthyError
 from .inventory import command
+from .observe import owners_now
 from .plan import Plan
 from .running import Boot
 from .secrets import expand
@@ -17,6 +18,8 @@ def start_server(work: Work, plan: Plan) -> tuple[Done, Boot | None]:
     action = plan.action("start")
     if not plan.restart:
         return Done(action.id, False, action.detail), None
+    if plan.to_end:
+        _refuse_beside_another(work)
     return start(work, detail=action.detail)
 
 
@@ -55,6 +58,23 @@ def start(work: Work, *, detail: str) -> tuple[Done, Boot]:
     summary = f"pid {boot.pid}, log {boot.log}{kept}"
     work.reporter.done("start", summary, changed=True)
     return Done("start", True, summary), boot
+
+
+def _refuse_beside_another(work: Work) -> None:
+    """UnhealthyError where what was ended is back: a supervisor (systemd, a loop in a script) starts it anew,
+    and two servers would fight for the GPUs and the port."""
+    now = owners_now(work.session, work.seen) if work.seen else None
+    first = now.server.launcher if now and now.server else None
+    if first is not None:
+        node = work.session.node.name
+        raise UnhealthyError(
+            f"{node}: the server was ended, and is there again as pid {first.pid}, started by pid"
+            f" {first.ppid}: no second one was started beside it",
+            hint=f"stop what starts it (`systemctl status {first.pid}` there names its unit), then:"
+            f" inv restart --node {node}",
+            node=node,
+            data={"reason": "port-foreign"},
+        )
 
 
 def refuse_if_up(node: str, pid: int) -> None:

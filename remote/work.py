@@ -86,6 +86,8 @@ class Work:
     actions: list[Done] = field(default_factory=list)
     # What the node was asked to change, by action, and whether it answered.
     begun: dict[str, bool] = field(default_factory=dict)
+    # What it was planned on.
+    seen: Picture | None = None
 
     @property
     def changed(self) -> bool:
@@ -199,7 +201,7 @@ def locked(
     `seen` is what the work was planned on, None where nothing was, and `ends` are the processes that it will
     end: Outdated when an operation was journalled since, or a process is there that the plan does not know.
     """
-    work = Work(session, new_id(), command, reporter)
+    work = Work(session, new_id(), command, reporter, seen=seen)
 
     def waiting(event: dict[str, Any]) -> None:
         other = event.get("waiting") or {}

@@ -61,6 +61,11 @@ def old_config(facts: Facts) -> None:
     facts["configs"][DRAFT]["text"] = config([2, 30, 58])
 
 
+def config_with_a_mark(facts: Facts) -> None:
+    """Saved by an editor of Windows: transformers does not read it, and the next start ends there."""
+    facts["configs"][DRAFT]["text"] = "\ufeff" + config([-1, 2, 30])
+
+
 def config_as_text(facts: Facts) -> None:
     facts["configs"][DRAFT]["text"] = config([-1, 2, 30]).replace("[\n", '"[').replace("]", ']"')
 
@@ -88,6 +93,10 @@ def pyc(**more: Any) -> Change:
         facts["bytecode"][f"{ROOT}/{DEEPSEEK}"]["pycs"] = [{**entry, **more}]
 
     return change
+
+
+def module_shadowed(facts: Facts) -> None:
+    facts["bytecode"][f"{ROOT}/{DEEPSEEK}"]["shadow"] = f"{ROOT}/{DEEPSEEK.removesuffix('.py')}/__init__.py"
 
 
 def memory_not_told(facts: Facts) -> None:
@@ -260,6 +269,14 @@ def started_beside_a_checkout(facts: Facts) -> None:
     facts["procs"]["processes"][0].update(cwd="/sgl-workspace/sglang/python", cwd_package=True)
 
 
+def started_under_another_root(facts: Facts) -> None:
+    """An inventory's `command` that enters a container: its files are not those that were looked at."""
+    first = facts["procs"]["processes"][0]
+    first["root"], facts["procs"]["self"]["root"] = "0:57", "254:2"
+    boot = {"id": "b", "pid": first["pid"], "starttime_ticks": first["starttime_ticks"]}
+    facts["state"]["boots"] = [{**boot, "kernel_boot_id": facts["node"]["boot_id"]}]
+
+
 def environment_hidden(facts: Facts) -> None:
     facts["procs"]["processes"][0]["env"] = None
 
@@ -281,12 +298,20 @@ FAULTS: tuple[tuple[Change, dict[str, str]], ...] = (
     (stranger_on_gpu, {"gpu.holders": "fail"}),
     (stranger_on_port, {"process.owner": "fail"}),
     (started_before_the_fix, {"process.after_fix": "fail"}),
+    (
+        config_with_a_mark,
+        {
+            "config.values": "fail",
+            **dict.fromkeys(("config.draft", "source.behaviour", "wiring.eager", "wiring.graph"), "unknown"),
+        },
+    ),
     (old_config, {"config.values": "fail", "wiring.eager": "fail", "wiring.graph": "fail"}),
     (pyc(), {"bytecode.fresh": "fail"}),
     (pyc(kind="unchecked-hash"), {"bytecode.fresh": "fail"}),
     (pyc(stale=None), {"bytecode.fresh": "unknown"}),
     (pyc(believed=None, stale=None), {"bytecode.fresh": "unknown"}),
     (pyc(believed=False, stale=False), {}),
+    (module_shadowed, {"bytecode.fresh": "fail"}),
     (memory_not_told, {"gpu.holders": "unknown"}),
     (holders_not_told, {"gpu.holders": "unknown"}),
     (leak, {"gpu.holders": "fail"}),
@@ -320,5 +345,6 @@ FAULTS: tuple[tuple[Change, dict[str, str]], ...] = (
     (interpreter_not_told, {"source.file": "unknown"}),
     (other_search_path, {"source.file": "fail"}),
     (started_beside_a_checkout, {"source.file": "fail"}),
+    (started_under_another_root, {"source.file": "fail"}),
     (environment_hidden, {"source.file": "unknown"}),
 )

@@ -244,7 +244,7 @@ def picture(facts: dict[str, Any] | None = None, sources: dict[str, bytes | None
     return assemble(NODE, BUNDLE, known, contents, verdicts, uid=UID)
 
 
-def with_args(found: Picture, **args: str) -> Picture:
+def with_args(found: Picture, **args: Any) -> Picture:
     """The same of a node whose inventory asks for these arguments too."""
     server = found.node.server.model_copy(update={"args": {**found.node.server.args, **args}})
     return replace(found, node=replace(found.node, server=server))

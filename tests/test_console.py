@@ -127,6 +127,16 @@ def test_a_deploy_that_found_nothing_to_do_says_so_as_it_is(
     assert ("as meant" in out) is (verdict == "pass")
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_the_way_back_is_told_of_a_deploy_that_replaced_files(
+    replaced: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a restart alone `inv rollback` would undo an earlier deploy."""
+    done = ({"id": "push-code", "changed": replaced}, {"id": "start", "changed": True})
+    show.deployed(Deployed("blackwell", "d1", done, (), changes.node(), dry_run=False))
+    assert ("inv rollback" in capsys.readouterr().out) is replaced
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
 def test_what_the_terminal_cannot_write_ends_no_command(
     encoding: str, monkeypatch: pytest.MonkeyPatch

@@ -249,18 +249,13 @@ def test_the_config_is_changed_once_and_only_there() -> None:
     assert (second.state, second.changes, second.new_text, second.diff) == ("done", (), None, "")
 
 
-def test_a_byte_order_mark_stays() -> None:
-    state = evaluate_config(FULL, b"\xef\xbb\xbf" + CONFIG, "0.5.9")
-    assert state.new_text is not None
-    assert state.new_text.startswith(b"\xef\xbb\xbf{")
-
-
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
         (CONFIG + b"}", "line 10: text after the end"),
         (b"", "line 1: a value is missing"),
         (b"\xff{}", "not UTF-8"),
+        (b"\xef\xbb\xbf" + CONFIG, "line 1: it begins with a byte order mark"),
         (b'{"eagle_config": null}', "eagle_config is no object"),
         (b'{"a": 1, "a": 2}', 'the key "a" is there twice'),
     ],

@@ -123,6 +123,23 @@ def test_any_part_alone_is_not_ready(left_out: int) -> None:
     assert watched.ready(2) is (left_out == 0)
 
 
+DECODES = "[2026-11-29 10:00:20 TP0] Decode batch, #running-req: 1, gen throughput (token/s): 100.0\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "status", "ready"),
+    [(DECODES, 200, True), ("", 200, True), ("", 503, False), (ARGS_LINE, 200, False)],
+)
+def test_of_a_log_without_its_beginning_health_stands_in_for_the_ready_line(
+    log: str, status: int, ready: bool
+) -> None:
+    """logrotate's copytruncate, or `log-level: warning`: it was waited for until the limit, in vain."""
+    watched = Watched()
+    for event in [*ALL_UP[1:3], {"log": log}, {"health": {"status": status, "elapsed_s": 1.0}}]:
+        watched.take(event, 1.0)
+    assert watched.ready(2) is ready
+
+
 def test_a_listener_that_is_not_ours_is_not_ready() -> None:
     watched = Watched()
     for event in [*ALL_UP, {"listener": {"pid": 4711}}]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -244,6 +245,7 @@ def test_expansion_touches_nothing_but_references(text: str, value: str) -> None
     if "${" not in text:
         assert expand(text, {"A": value}) == text
     assert expand("${A}", {"A": value}) == value
+    assert json.loads(expand('{"token": "x-${A}", "n": 8}', {"A": value})) == {"token": f"x-{value}", "n": 8}
 
 
 PRACTICE = GOOD.replace("nodes:\n", "nodes:\n  lab: {practice: true}\n  desk: {practice: true}\n").replace(

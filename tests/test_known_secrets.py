@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Any, get_args
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from remote import checks, fixes, redact, status
 from remote.bench import verdict
-from remote.intent import our_gpus
+from remote.errors import InventoryError
+from remote.intent import capturing_ranks, endpoint, expected_ranks, our_gpus
 from remote.inventory import Node, command
 from remote.proofs import source
 from remote.redact import KnownSecrets, clean_tree
@@ -79,6 +81,12 @@ def test_of_what_the_log_tells_of_a_server_that_is_gone() -> None:
     assert "attic" in on_node(several, {}, [{"lora_paths": ["base=/b", "own=attic"]}])
 
 
+def test_a_default_that_the_inventory_spells_out_elsewhere_is_no_value() -> None:
+    """A server that was started by hand without a name: SGLang logs the model's path as its name."""
+    path = NAMED.server.model_path
+    assert on_node(NAMED, {}, [{"model_path": path, "served_model_name": path}]) == set()
+
+
 @pytest.mark.parametrize(
     "facts",
     [{}, {"procs": {"error": {}}, "state": {"error": {}}}, runs([], None), runs(["--served-model-name"])],
@@ -107,6 +115,14 @@ def test_the_longest_is_masked_first_and_short_ones_are_not() -> None:
     known = KnownSecrets(["attic", "attic-shelf"])
     known.learn(["v3"])
     assert known.clean("v3 on attic-shelf, attic") == "v3 on ***, ***"
+
+
+def test_a_value_is_masked_as_records_and_replies_write_it() -> None:
+    """A password with a backslash or a quote stands in them with one more."""
+    value = "at\\tic'and\"cellar"
+    known = KnownSecrets([value])
+    assert known.clean(f"served_model_name={value!r}, x") == "served_model_name='***', x"
+    assert known.clean(json.dumps({"name": value})) == '{"name": "***"}'
 
 
 def test_a_whole_result_is_cleaned_and_its_figures_stay() -> None:
@@ -148,6 +164,19 @@ def test_a_search_path_by_reference_is_the_one_that_is_set_here(
     check = source.file(found)
     assert check.verdict == verdict
     assert ("export TREES" in check.remedy) is (verdict == "unknown")
+
+
+def test_host_and_ranks_by_reference_are_those_that_are_set_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server was asked at the host `${PLACE}`, and one rank was expected of eight."""
+    where = node({"host": "${PLACE}", "tp-size": "${RANKS}"})
+    monkeypatch.setenv("PLACE", "::")
+    monkeypatch.setenv("RANKS", "8")
+    assert endpoint(where.server)["host"] == "::1"
+    assert (expected_ranks(where.server), capturing_ranks(where.server)) == (8, 8)
+    monkeypatch.delenv("PLACE")
+    with pytest.raises(InventoryError, match=r"wants \$\{PLACE\}, which is not set") as caught:
+        endpoint(where.server)
+    assert "export PLACE=" in caught.value.hint
 
 
 def test_the_gpus_by_reference_are_those_that_are_set_here(monkeypatch: pytest.MonkeyPatch) -> None:

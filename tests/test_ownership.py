@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remote.ownership import Ownership, Process, assess, news
+from remote.ownership import AWAY, Ownership, Process, assess, news
 
 OUR_UID, OTHER_UID = 1000, 2000
 
@@ -72,6 +72,18 @@ def test_schedulers_re_parented_to_init_are_stale() -> None:
     assert [each.process.pid for each in owned.stale] == pids
     assert {each.why for each in owned.stale} == {"its launcher is gone"}
     assert [each.pid for each in owned.to_end()] == pids
+    assert owned.foreign == ()
+
+
+def test_orphans_on_gpus_that_are_not_ours_are_left() -> None:
+    """One machine, two servers under one user: the other one's ranks are in the way of the other one only."""
+    orphans = [process(pid, "sglang::scheduler_TP0", "scheduler", sid=pid) for pid in (300, 400)]
+    holders = [
+        {"pid": 300, "gpu_index": 1, "used_mib": 9, "name": "x"},
+        {"pid": 400, "gpu_index": 5, "used_mib": 9, "name": "x"},
+    ]
+    owned = decide(facts(*orphans), holders=holders, our_gpus=frozenset({0, 1}))
+    assert [each.process.pid for each in owned.stale] == [300]
     assert owned.foreign == ()
 
 
@@ -221,6 +233,18 @@ def test_a_server_in_a_container_has_ports_of_its_own() -> None:
     down = decide({**procs, "processes": [*theirs, orphan], "listeners": []}, holders=holders[1:])
     assert (down.server, down.to_end()) == (None, [])
     assert decide(procs, booted=[(200, 2000)]).stale[0].process.pid == 200
+
+
+def test_a_server_under_another_root_is_not_ours_though_it_has_our_port() -> None:
+    """`docker run --network host`: the files that it loads are its image's, whatever their paths are."""
+    theirs = server(200, 30000, root="0:57")
+    procs = {**facts(*theirs, port=30000, pid=200), "self": {"root": "254:2"}}
+    owned = decide(procs)
+    assert (owned.server, owned.to_end()) == (None, [])
+    assert [each.what for each in owned.foreign] == [f"listens on port 30000{AWAY}"]
+    started_here = decide(procs, booted=[(200, 2000)])
+    assert started_here.server is not None
+    assert started_here.foreign == ()
 
 
 def test_a_program_that_runs_an_engine_in_the_servers_session_is_no_part_of_it() -> None:

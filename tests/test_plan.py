@@ -11,11 +11,13 @@ import pytest
 
 from remote.checks import unknown
 from remote.errors import ExitCode, RefusedError, UsageError
+from remote.inventory import command
 from remote.picture import Picture
 from remote.plan import Plan, build
 from remote.proofs import prove
 from tests import pictures
 from tests.fact_faults import (
+    module_shadowed,
     no_server,
     orphan,
     pyc,
@@ -128,6 +130,23 @@ def test_a_neighbour_is_no_reason_to_refuse_when_nothing_is_to_be_done() -> None
     assert not plan(facts).changes
 
 
+@pytest.mark.parametrize(("name", "ended"), [("kimi", {300, 301}), ("llama", set())])
+def test_a_server_on_another_port_is_ended_where_it_was_started_as_this_one(
+    name: str, ended: set[int]
+) -> None:
+    """The port was changed in the inventory since; or the machine serves two, each on GPUs of its own."""
+    facts = healthy()
+    line = "python -m sglang.launch_server --port 8001"
+    other = [
+        pictures.process(300, line, "launcher", sid=300, ppid=1),
+        pictures.process(301, "sglang::scheduler_TP0", "scheduler", sid=300, ppid=300),
+    ]
+    facts["procs"]["processes"] += other
+    boot = {"pid": 300, "starttime_ticks": other[0]["starttime_ticks"], "kernel_boot_id": "kernel-1"}
+    facts["state"]["boots"] = [{**boot, "record": {"server": name}}]
+    assert {each.pid for each in plan(facts).to_end} == ended
+
+
 def test_without_nvidia_smi_a_restart_is_refused_but_not_on_cpu() -> None:
     facts = healthy()
     started_before_the_fix(facts)
@@ -169,6 +188,15 @@ def test_a_foreign_edit_is_refused_with_its_diff() -> None:
     assert "layers_to_capture" in caught.value.data["diff"]
 
 
+def test_a_module_that_something_is_imported_in_place_of_is_refused() -> None:
+    """Each run restarted the server, which then loaded the other module again."""
+    facts = healthy()
+    module_shadowed(facts)
+    with pytest.raises(RefusedError, match=r"deepseek_v2/__init__\.py is imported in place of") as caught:
+        plan(facts)
+    assert caught.value.hint.startswith("move it away")
+
+
 def test_a_missing_draft_is_refused() -> None:
     facts = healthy()
     facts["configs"][DRAFT] = {
@@ -199,6 +227,32 @@ def test_arguments_that_sglang_would_change_are_refused_with_the_values() -> Non
     with pytest.raises(UsageError, match=r"speculative_num_draft_tokens 6 would become 2") as caught:
         build(found, prove(found))
     assert caught.value.exit_code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("wanted", "effective", "by_hand", "verdict", "restarts"),
+    [
+        (8192, 1024, False, "fail", False),
+        (8192, 1024, True, "fail", True),
+        ("auto", 1024, False, "pass", False),
+        ("auto", 1024, True, "fail", True),
+    ],
+)
+def test_what_sglang_makes_of_the_same_command_line_is_no_reason_to_start_it_again(
+    wanted: object, effective: int, by_hand: bool, verdict: str, restarts: bool
+) -> None:
+    """Each run restarted the server, and failed."""
+    found = pictures.with_args(picture(), chunked_prefill_size=wanted)
+    facts = healthy()
+    facts["procs"]["processes"][0]["argv"] = [*command(found.node), *(["--log-level", "info"] * by_hand)]
+    told = {**pictures.EFFECTIVE, "chunked_prefill_size": effective}
+    facts["http"]["server_info"]["body"] = json.dumps(told)
+    found = dataclasses.replace(picture(facts), node=found.node)
+    checks = prove(found)
+    (check,) = [each for each in checks if each.id == "args.effective"]
+    assert check.verdict == verdict
+    assert build(found, checks).restart is restarts
+    assert ("inv restart" in check.remedy) is restarts
 
 
 def test_no_sglang_at_all_is_refused() -> None:

@@ -197,14 +197,6 @@ def test_the_last_boot_is_the_servers_in_whatever_zone_its_times_are() -> None:
         assert not_passed(facts) == {}
 
 
-@pytest.mark.parametrize("written", [[pictures.BOOT_LOG], ["/logs/errors.log", pictures.BOOT_LOG]])
-def test_a_server_that_writes_to_the_log_by_one_of_its_streams_owns_it(written: list[str]) -> None:
-    facts = healthy()
-    for each in facts["procs"]["processes"]:
-        each["log_fds"] = written
-    assert not_passed(facts) == {}
-
-
 def test_a_record_in_the_log_tells_the_arguments_of_the_server_that_runs() -> None:
     def recorded_and_gone(facts: Facts) -> None:
         recorded(facts)

@@ -11,10 +11,12 @@ import pytest
 
 from remote import steps
 from remote.errors import ExitCode, UnhealthyError
+from remote.plan import Action, Plan
 from remote.redact import KnownSecrets
 from remote.reporting import Silent
+from remote.start import start_server
 from remote.steps import Stepped
-from remote.work import Outdated
+from remote.work import Outdated, Work
 from tests import changes, pictures
 
 STARTED = {
@@ -100,6 +102,19 @@ def test_a_server_that_ended_at_once_is_told_with_its_cause(monkeypatch: pytest.
     begin, end = session.journal
     assert (begin["action"], begin["phase"]) == ("health", "begin")
     assert (end["outcome"], "gpu-oom" in end["message"]) == ("error", True)
+
+
+def test_no_second_server_is_started_beside_one_that_a_supervisor_started_anew() -> None:
+    """systemd's `Restart=always`, a loop in a script: both would load onto the same GPUs."""
+    session = Scripted(procs={"procs": {**pictures.healthy()["procs"], "listeners": []}})
+    seen = changes.node(changes.no_server)
+    work = Work(session, "d1", "restart", Silent(), seen=seen)  # type: ignore[arg-type]
+    ended = tuple(changes.node().ownership.to_end())  # type: ignore[union-attr]
+    plan = Plan((Action("start", True, "its code changes"),), to_end=ended, restart=True)
+    with pytest.raises(UnhealthyError, match="is there again as pid 100, started by pid 1:") as caught:
+        start_server(work, plan)
+    assert "systemctl status 100" in caught.value.hint
+    assert session.asked == ["observe"]
 
 
 def test_a_server_that_somebody_started_by_hand_meanwhile_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from ..picture import Picture
 from ..proofs.draft import fc_width
 from ..proofs.server_args import arguments
 from ..sglang import draft
+from ..sglang.modelconfig import language
 from .base import Cause, Hypothesis, algorithm_of, command, in_inventory
 
 
@@ -115,7 +116,7 @@ def vocabulary(cause: Cause, picture: Picture) -> Hypothesis:
 def _no_map(
     values: Mapping[str, Any], model_config: Mapping[str, Any] | None, shapes: Mapping[str, Sequence[int]]
 ) -> list[str]:
-    target = (model_config or {}).get("text_config") or model_config or {}
+    target = language(model_config)
     own, full = values.get("draft_vocab_size"), values.get("vocab_size") or target.get("vocab_size")
     mapped = any(name.rsplit(".", 1)[-1] == "d2t" for name in shapes)
     if isinstance(own, int) and isinstance(full, int) and own < full and not mapped:

@@ -11,6 +11,7 @@ from ..observe import wiring_of
 from ..picture import Picture
 from ..proofs import prove
 from ..proofs.server_args import Arguments, arguments
+from ..sglang.modelconfig import architectures
 from ..wiring import ModeResult
 from .base import Cause, Hypothesis, command, deploy, in_inventory
 from .mending import mending_command
@@ -95,7 +96,7 @@ def wrapper(cause: Cause, picture: Picture) -> Hypothesis:
     """A multimodal wrapper without the hook, or without the embedding and head that the draft shares."""
     if picture.wiring is None:
         return _no_wiring(cause, picture)
-    name = ((picture.model_config or {}).get("architectures") or ["?"])[0]
+    name = next(iter(architectures(picture.model_config)), "?")
     results = [picture.wiring.mode(mode) for mode in wiring.MODES]
     lacking = next((r for r in results if r.error is not None and _LACKS.search(r.error)), None)
     if lacking is not None:

@@ -20,8 +20,12 @@ _WRITABLE = os.O_WRONLY | os.O_RDWR
 
 
 def log_files(pid: int, processes: dict[int, dict[str, Any]]) -> list[str]:
-    """The regular files that its output and errors end in. `processes`: all, as procs.table() has them."""
-    files, pipes = _ends(pid, ("1", "2"))
+    """The regular files that a server's log ends in. `processes`: all, as procs.table() has them.
+
+    Its standard error: there SGLang's logger writes (configure_logger, all versions). A file that is only
+    its standard output (`>> a.log 2>> b.log`) holds none of its records, and may hold an older boot's.
+    """
+    files, pipes = _ends(pid, ("2",))
     followed: set[str] = set()
     while pipes - followed:
         new = pipes - followed

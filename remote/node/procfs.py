@@ -1,7 +1,7 @@
 """Single facts of single processes, read from /proc (proc(5)). Nothing here raises on a process that ends."""
 
 # No pathlib on the node: importing it costs milliseconds of its CPU.
-# ruff: noqa: PTH208
+# ruff: noqa: PTH116, PTH208
 
 from __future__ import annotations
 
@@ -43,6 +43,15 @@ def link(path: str) -> str | None:
         return os.readlink(path)
     except OSError:
         return None
+
+
+def root(pid: int | str) -> str | None:
+    """The root directory that a process has, as "DEVICE:INODE": another one in a container or a chroot."""
+    try:
+        info = os.stat(f"/proc/{pid}/root")
+    except OSError:
+        return None
+    return f"{info.st_dev}:{info.st_ino}"
 
 
 def pids() -> list[int]:

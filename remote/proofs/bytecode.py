@@ -22,6 +22,7 @@ def fresh(picture: Picture) -> Check:
             continue
         if facts["shadow"]:
             stale.append(Evidence(facts["shadow"], f"imported in place of {file}"))
+            remedy = f"move {facts['shadow']} away, then: inv deploy-fix --node {picture.node.name}"
         for pyc in facts["pycs"]:
             evidence = Evidence(pyc["path"], f"{pyc['kind']}: {pyc['why']}")
             if pyc["believed"] is False:

@@ -10,6 +10,7 @@ from ..checks import Check, Evidence, failed, passed, skipped, unknown
 from ..intent import wanted_args
 from ..picture import Picture
 from ..sglang import draft
+from ..sglang.modelconfig import language
 from ..sglang.modelpath import same_path
 from .config import no_draft_path
 from .wired import unread
@@ -97,6 +98,5 @@ def fc_width(
 
 
 def _hidden_size(model_config: Mapping[str, Any] | None) -> int | None:
-    text = (model_config or {}).get("text_config") or model_config or {}
-    size = text.get("hidden_size")
+    size = language(model_config).get("hidden_size")
     return size if isinstance(size, int) else None

@@ -85,10 +85,11 @@ def owner(picture: Picture) -> Check:
     if strangers:
         first = strangers[0]
         evidence = [Evidence(f"port {port}", f"pid {each.pid}: {each.title}") for each in strangers]
+        there = first.what.replace(f"on port {port}", "there")
         return failed(
             id,
             expected,
-            f"{first.user}'s pid {first.pid} ({first.title}) listens there",
+            f"{first.user}'s pid {first.pid} ({first.title}) {there}",
             *evidence,
             remedy=f"end it with its owner, then: inv start --node {picture.node.name}",
         )

@@ -9,7 +9,7 @@ from typing import Any
 from ..checks import Check, Evidence, failed, passed, unknown
 from ..intent import wanted_args
 from ..picture import Picture, outcome
-from ..running import not_its_own
+from ..running import not_its_own, started_as_meant
 from ..sglang.adjustments import same
 from ..sglang.args import redact_value
 from ..sglang.metrics import INFO_NAMES
@@ -20,11 +20,13 @@ def effective(picture: Picture) -> Check:
     """Each argument of the inventory has its value in the server that runs.
 
     Asked from the server itself (/server_info, /get_server_info), else read from this boot's
-    `server_args=` record. A value that differs fails; one that neither tells is unknown.
+    `server_args=` record. A value that differs fails; one that neither tells is unknown. What a server was
+    asked to choose by itself (`auto`) is as wanted, whatever it has chosen.
     """
     id, expected = "args.effective", "the server's arguments are the inventory's"
     wanted = wanted_args(picture.node.server)
     found, source = _told(picture)
+    as_meant = started_as_meant(picture)
     if found is None:
         return unknown(
             id,
@@ -41,7 +43,7 @@ def effective(picture: Picture) -> Check:
         if name not in found:
             # A flag that is absent is off; any other argument that is absent tells nothing.
             (wrong if value is True else missing).append(name)
-        elif not _equal(name, value, found[name]):
+        elif not (_equal(name, value, found[name]) or (as_meant and value == "auto")):
             wrong.append(name)
     if wrong:
         evidence = [
@@ -50,9 +52,10 @@ def effective(picture: Picture) -> Check:
             )
             for n in wrong
         ]
-        return failed(
-            id, expected, evidence[0].text, *evidence, remedy=f"inv restart --node {picture.node.name}"
-        )
+        remedy = f"inv restart --node {picture.node.name}"
+        if as_meant:
+            remedy = f"it was started so, and SGLang changed it: mend args of '{picture.node.server_name}'"
+        return failed(id, expected, evidence[0].text, *evidence, remedy=remedy)
     if missing:
         names = ", ".join(missing)
         return unknown(

@@ -100,6 +100,8 @@ def _other_interpreter(picture: Picture) -> Evidence | None:
     where = f"/proc/{raw['pid']}"
     # The helper runs in the inventory's interpreter: like is held against like.
     helper = picture.section("procs")["self"]
+    if None not in (raw.get("root"), helper.get("root")) and raw["root"] != helper["root"]:
+        return Evidence(f"{where}/root", "the running server is in a container, or under another root")
     found, ours = raw["interpreter"], helper["interpreter"]
     if found and ours and any(found[key] != ours[key] for key in ("environment", "file")):
         return Evidence(f"{where}/cmdline", f"the running server's interpreter is {found['program']}")

@@ -54,9 +54,11 @@ def deployed(result: Deployed) -> None:
         meant = result.exit_code == ExitCode.OK
         what = "was already as meant" if meant else "has nothing that a deploy would mend"
         out.print(f"{result.node} {what}: nothing was changed")
-    else:
+    elif any(each["changed"] for each in result.actions if each["id"] in ("push-code", "push-config")):
         back = next_step(f"inv rollback --node {result.node}")
         out.print(f"deploy {result.deploy_id}; to go back: {back}", soft_wrap=True)
+    else:  # a rollback would undo an earlier one
+        out.print(f"deploy {result.deploy_id} replaced no file: there is nothing to go back from")
 
 
 def rolled_back(result: RolledBack) -> None:

@@ -58,8 +58,8 @@ def test_a_whole_deploy(
     assert done.deploy_id is not None
     assert wire.turns <= WHOLE_DEPLOY
     assert (len(channels), whole.channels) == (1, 1)
-    # For three of them, notes in the journal, nobody waits.
-    assert whole.requests <= 19 + 3
+    # For three of them, notes in the journal, nobody waits. One looks whether a supervisor was faster.
+    assert whole.requests <= 20 + 3
     assert whole.sent_bytes < 200_000
 
     with open_session(node) as session:

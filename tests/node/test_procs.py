@@ -192,6 +192,8 @@ def test_server_and_its_family(probe: Probe, tmp_path: Path) -> None:
     assert found["port_states"] == {"LISTEN": 1}
     assert found["self"]["pid"] == os.getpid()
     assert launcher["net"] == found["self"]["net"] == str(Path("/proc/self/ns/net").readlink())
+    root = Path("/").stat()
+    assert launcher["root"] == found["self"]["root"] == f"{root.st_dev}:{root.st_ino}"
 
 
 def test_orphans_are_found_with_their_tracker(probe: Probe, tmp_path: Path) -> None:
