@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,17 +138,26 @@ def is_healthy(healthy: Healthy) -> None:
 def files(layout: Layout) -> dict[str, str | None]:
     """Content of everything that a fault could change in the node's files; None where there is nothing.
 
-    Without the head of a pyc, which holds the source's time: a restarted server brings it up to date.
+    Of a pyc whether it holds what its source says: its head has the source's time, which a restarted server
+    brings up to date, and the same code may be written in several ways (Python 3.10 does).
     """
     sources = [layout.site_packages / name for name in FIXED]
-    watched = [*sources, *map(bytecode_path, sources), layout.draft / "config.json", layout.nvidia_smi]
+    watched = [*sources, layout.draft / "config.json", layout.nvidia_smi]
     watched += [layout.ssh / "known_hosts", layout.python, layout.site_packages / "other-sglang.pth"]
     weights = layout.draft / "model.safetensors"
     found: dict[str, str | None] = {str(weights): str(weights.exists())}
     for path in watched:
-        skipped = 16 if path.suffix == ".pyc" else 0
-        found[str(path)] = hashlib.sha256(path.read_bytes()[skipped:]).hexdigest() if path.exists() else None
+        found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+    found.update({str(bytecode_path(source)): _bytecode(source) for source in sources})
     return found
+
+
+def _bytecode(source: Path) -> str | None:
+    path = bytecode_path(source)
+    if not path.exists():
+        return None
+    meant = compile(source.read_bytes(), str(source), "exec", dont_inherit=True)
+    return "of its source" if marshal.loads(path.read_bytes()[16:]) == meant else "of something else"
 
 
 def server(port: int) -> dict[str, Any]:
