@@ -11,7 +11,7 @@ from .ownership import Foreign, Process
 from .picture import Picture
 from .plan import Action, free_action
 from .proofs.gpu import IDLE_MIB
-from .strangers import refuse_strangers
+from .strangers import refuse_stale, refuse_strangers
 from .work import Done, Work
 
 FREE_TIMEOUT_S = 60.0
@@ -20,7 +20,7 @@ FREE_TIMEOUT_S = 60.0
 def to_free(picture: Picture) -> Action:
     """What there is to wait for: memory in use on our GPUs while no server of ours is up.
 
-    RefusedError where somebody else is seen to hold some: it would not come back.
+    RefusedError where somebody else is seen to hold some, or a stale process does: it would not come back.
     """
     if uses_no_gpu(picture.node):
         return Action("free-gpus", False, "the server uses no GPU")
@@ -33,6 +33,7 @@ def to_free(picture: Picture) -> Action:
     if ours and all(board["memory_used_mib"] is not None and not _busy(board) for board in ours):
         return Action("free-gpus", False, f"free: {_memory(ours)}")
     refuse_strangers(picture.node, strangers(picture))
+    refuse_stale(picture)
     return Action("free-gpus", True, "wait until the GPUs' memory is back")
 
 

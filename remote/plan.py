@@ -18,7 +18,7 @@ from .intent import expected_ranks, model_config_path, spanned_nodes, uses_no_gp
 from .inventory import Node
 from .ownership import Process
 from .picture import Picture
-from .running import Boot, boot_of, launcher, silent_s, started_as_meant, still_starting
+from .running import Boot, boot_of, launcher, silent_s, started_as_meant, started_otherwise, still_starting
 from .sglang import speculation
 from .strangers import refuse_foreign
 
@@ -100,10 +100,11 @@ def serve(picture: Picture, checks: Sequence[Check], why: Sequence[str]) -> Plan
     to_end = tuple(picture.ownership.to_end() if reasons and picture.ownership else stale)
     if reasons:
         refuse_start(picture)
+    start = "; ".join([*reasons[:1], *started_otherwise(picture)]) if reasons else _left(picture, awaits)
     actions = (
         kill_action(to_end, picture, reasons),
         free_action(to_end, picture, restart=bool(reasons)),
-        Action("start", bool(reasons), reasons[0] if reasons else _left(picture, awaits)),
+        Action("start", bool(reasons), start),
         Action("health", False, "wait until it generates" if reasons or awaits else _generates(checks)),
     )
     return Plan(actions, to_end=to_end, restart=bool(reasons), awaits=awaits)

@@ -100,16 +100,36 @@ def check_imports(work: Work, plan: Plan, root: str) -> list[str]:
             _give_up(work, f"{module} does not import: {reply['message']}")
         if outcome == "imported" and reply["file"] != paths[module]:
             _give_up(work, f"the interpreter imports {reply['file']}, not {paths[module]}")
+        if (
+            plan.restart
+            and server.command is None
+            and str(reply["message"]).startswith("ModuleNotFoundError")
+        ):
+            _give_up_python(work, str(reply["message"]))
         lines.append(f"{module}: {outcome}" + (f" ({reply['message']})" if outcome != "imported" else ""))
     return lines
 
 
-def _give_up(work: Work, problem: str) -> None:
+def _give_up_python(work: Work, message: str) -> None:
+    """The interpreter that is to start the server lacks what SGLang imports: the old server is not ended for
+    one that cannot start. With a `command` of its own the server may have another interpreter."""
+    node = work.session.node
+    _give_up(
+        work,
+        f"{node.python} would start no server: {message}",
+        hint=f"set `python` of the node, or `command` and `env` of server '{node.server_name}', to what its"
+        " server is started with",
+    )
+
+
+def _give_up(
+    work: Work, problem: str, hint: str = "mend the bundle (docs/fixes.md), then run the command again"
+) -> None:
     restore_files(work, force=False)
     node = work.session.node
     raise RefusedError(
         f"{node.name}: {problem}; the files were put back",
-        hint="mend the bundle (docs/fixes.md), then run the command again",
+        hint=hint,
         node=node.name,
         data={"reason": "does-not-import"},
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import takewhile
 
 from .checks import Evidence
 from .inventory import Node, command
@@ -93,6 +94,18 @@ def _facts(picture: Picture) -> Facts:
 def started_as_meant(picture: Picture) -> bool:
     """Has the running server the inventory's very command line? Then a start anew changes no argument."""
     return bool(same_command(command(picture.node), _facts(picture).get("argv") or []))
+
+
+def started_otherwise(picture: Picture) -> list[str]:
+    """How the running server was started, where the inventory would start it by other words: a wrapper,
+    another interpreter. A start anew may then be another server, or none."""
+    argv = _facts(picture).get("argv") or []
+    now, then = (" ".join(takewhile(_is_no_option, words)) for words in (argv, command(picture.node)))
+    return [f"it runs as `{now}`, and will be started as `{then}`"] if argv and now != then else []
+
+
+def _is_no_option(word: str) -> bool:
+    return not word.startswith("--")
 
 
 def log_files(picture: Picture) -> list[str]:

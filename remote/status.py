@@ -98,10 +98,11 @@ def judge(picture: Picture) -> tuple[State, str]:
 
 
 def gpus(picture: Picture) -> list[dict[str, Any]]:
-    """The contract's `gpus`; figures that the node does not report are null."""
+    """The contract's `gpus`; figures that the node does not report are null. `stale`: an earlier server's."""
     facts = picture.facts.get("gpus") or {}
     owned = picture.ownership
     ours = {member.pid for member in owned.server.members} if owned and owned.server else set()
+    stale = {each.process.pid for each in owned.stale} if owned else set()
     users = {p["pid"]: p["user"] for p in (picture.facts.get("procs") or {}).get("processes", [])}
     return [
         {
@@ -114,6 +115,7 @@ def gpus(picture: Picture) -> list[dict[str, Any]]:
                     "name": holder["name"],
                     "user": users.get(holder["pid"]),
                     "ours": holder["pid"] in ours,
+                    "stale": holder["pid"] in stale,
                 }
                 for holder in facts.get("holders", [])
                 if holder["gpu_index"] == board["index"]

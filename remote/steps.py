@@ -36,7 +36,7 @@ from .reporting import Reporter
 from .running import boot_of, not_its_own
 from .session import Session
 from .start import refuse_if_up, start
-from .strangers import owned_of
+from .strangers import owned_of, refuse_stale
 from .work import Work, locked, planned_json, unchanged
 
 Confirm = Callable[[Plan], bool]
@@ -194,7 +194,7 @@ def start_only(
 ) -> Stepped:
     """Start the server where none runs. RefusedError when one does: `inv restart` is for that.
 
-    UnhealthyError when it ended at once.
+    So it is where stale processes are in the way. UnhealthyError when it ended at once.
     """
     refuse_several_nodes(session.node)
     picture = observe_settled(session, bundle, reporter, dry_run=dry_run, wait_s=wait_s, probe=False)
@@ -203,6 +203,7 @@ def start_only(
     if owned and owned.server and owned.server.launcher:
         refuse_if_up(session.node.name, owned.server.launcher.pid)
     refuse_start(picture)
+    refuse_stale(picture)
     plan = Plan((Action("start", True, f"start server '{session.node.server_name}'"),))
 
     def act(work: Work) -> None:

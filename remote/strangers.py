@@ -1,4 +1,4 @@
-"""Somebody else's processes in our way: named, never touched."""
+"""Processes in our way: somebody else's are named and never touched, an earlier server's must end first."""
 
 from __future__ import annotations
 
@@ -25,6 +25,19 @@ def owned_of(picture: Picture) -> Ownership:
 def refuse_foreign(picture: Picture) -> None:
     """Somebody else's process on our port or GPUs."""
     refuse_strangers(picture.node, owned_of(picture).foreign)
+
+
+def refuse_stale(picture: Picture) -> None:
+    """What an earlier server left on our GPUs or port: beside it nothing starts, and no memory is free."""
+    node, stale = picture.node.name, owned_of(picture).stale
+    if stale:
+        pids = ", ".join(str(each.process.pid) for each in stale[:8]) + (", ..." if len(stale) > 8 else "")
+        raise RefusedError(
+            f"{node}: {len(stale)} stale processes are in the way, pid {pids}: {stale[0].why}",
+            hint=f"inv kill-stale --node {node}, or inv restart --node {node}, which ends them too",
+            node=node,
+            data={"reason": "gpu-in-use"},
+        )
 
 
 def refuse_strangers(node: Node, foreign: Sequence[Foreign]) -> None:

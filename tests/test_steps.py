@@ -69,13 +69,21 @@ class Scripted:
     def note(self, _: str) -> None: ...
 
 
+VERBS = {
+    "stop": steps.stop,
+    "start": steps.start_only,
+    "free-gpus": steps.free,
+    "restart": steps.restart,
+}
+
+
 @pytest.fixture
 def step(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs `inv NAME` on a session."""
 
     def run(name: str, session: Scripted, *, dry_run: bool = False) -> Stepped:
         monkeypatch.setattr(steps, "observe_settled", lambda *_, **__: session.picture)
-        verb = {"stop": steps.stop, "free-gpus": steps.free, "restart": steps.restart}.get(name)
+        verb = VERBS.get(name)
         ways: dict[str, Any] = {"confirm": lambda _: True, "dry_run": dry_run, "wait_s": 0.0}
         if verb is None:
             return steps.run_step(session, pictures.BUNDLE, session, name, **ways)  # type: ignore[arg-type]
@@ -160,6 +168,16 @@ def test_memory_that_somebody_else_holds_is_not_waited_for(step: Any) -> None:
 def test_memory_that_nobody_else_is_seen_to_hold_is_waited_for(step: Any, others: list[Any]) -> None:
     session = Scripted(node(no_server, memory_in_use, *others))
     assert actions(step("free-gpus", session))["free-gpus"]["changed"]
+
+
+@pytest.mark.parametrize("name", ["free-gpus", "start"])
+def test_what_an_earlier_server_left_is_to_be_ended_first(step: Any, name: str) -> None:
+    """A start beside it dies for want of memory, and its memory comes back to no wait."""
+    session = Scripted(node(no_server, orphan, memory_in_use))
+    with pytest.raises(RefusedError, match=r"stale processes are in the way, pid .*900") as caught:
+        step(name, session)
+    assert "inv kill-stale --node blackwell" in caught.value.hint
+    assert session.asked == {}
 
 
 def test_stop_ends_our_server_beside_somebody_elses_process(step: Any) -> None:

@@ -109,10 +109,14 @@ def _fix(fix: dict[str, Any]) -> Text:
 
 
 def _gpu(gpu: dict[str, Any]) -> Text:
+    """The memory, and a line for each holder."""
     used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
     memory = "memory unknown" if used is None else f"{used:>6} of {total if total is not None else '?'} MiB"
-    text = Text(memory)
-    for holder in gpu["holders"]:
-        owner = "" if holder["ours"] else f", {holder['user'] or 'not visible'}: not the server's"
-        text.append(f"  pid {holder['pid']} {holder['name']}{owner}", style="" if holder["ours"] else "fail")
-    return text
+    holders = [Text(f"pid {each['pid']} {each['name']}", style="") for each in gpu["holders"]]
+    for each, text in zip(gpu["holders"], holders, strict=True):
+        if not each["ours"]:
+            whose = "stale" if each["stale"] else f"{each['user'] or 'not visible'}: not the server's"
+            text.append(f", {whose}")
+            text.stylize("fail")
+    beside = Text("\n" + " " * (len(memory) + 2)).join(holders)
+    return Text.assemble(memory, "  " if holders else "", beside)

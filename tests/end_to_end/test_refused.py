@@ -183,3 +183,17 @@ def test_a_bundle_that_is_wrong(
     after = {name: seen for name, seen in node.everything().items() if "state" not in name}
     assert after == before
     shutil.rmtree(node.state, ignore_errors=True)
+
+
+def test_a_python_that_could_not_start_the_server_is_seen_before_the_old_one_is_ended(
+    node: Practice, tmp_path: Path
+) -> None:
+    """The inventory forgets how the server is started: the old one was ended, and none came after it."""
+    old = node.server_pid()
+    mine = node.inventory(tmp_path / "inventory.yaml", server(command=None))
+    ran = node.inv("deploy-fix", "--yes", "--json", "--inventory", mine)
+    ran.refuses(5, "practice", "would start no server: ModuleNotFoundError", "files were put back", "command")
+    assert node.server_pid() == old
+    assert node.inv("status", "--json").is_(0).entry["fix"]["state"] == "pristine"
+    planned = node.inv("deploy-fix", "--dry-run", "--inventory", mine).is_(0)
+    assert "and will be started as" in planned.out
