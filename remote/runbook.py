@@ -163,8 +163,11 @@ def of_check(id: str, observed: str) -> str | None:
     return next((symptom for pattern, symptom in OBSERVED if pattern.search(observed)), CHECKS.get(id))
 
 
-def of_state(state: str, *, stale: bool) -> str | None:
-    """The entry for a server in this state; `stale`: processes of an earlier one are there."""
+def of_state(state: str, *, stale: bool, port_taken: bool = False) -> str | None:
+    """The entry for a server in this state. `stale`: processes of an earlier one are there; `port_taken`:
+    somebody else's listens on its port."""
+    if state == "down" and port_taken:
+        return REASONS["port-foreign"]
     return "gpu-memory-not-freed" if stale else STATES.get(state)
 
 

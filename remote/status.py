@@ -14,6 +14,7 @@ from .picture import Picture, outcome
 from .running import boot_id, launcher, still_starting
 from .secrets import unauthorized
 from .session import Session
+from .strangers import instead
 
 State = Literal["up", "starting", "down", "sick"]
 
@@ -81,8 +82,8 @@ def judge(picture: Picture) -> tuple[State, str]:
     if owned is None:
         return "sick", "the processes could not be read"
     if group is None or group.launcher is None:
-        left = len(owned.stale)
-        return "down", f"no server of ours; {left} stale processes" if left else "no server of ours"
+        left = f"{len(owned.stale)} stale processes" if owned.stale else None
+        return "down", "; ".join(filter(None, ("no server of ours", left, instead(picture))))
     want, alive = expected_ranks(picture.node.server), len(group.ranks())
     http = picture.facts.get("http") or {}
     generate = http.get("generate") or {}

@@ -8,6 +8,7 @@ from .errors import RefusedError
 from .inventory import Node
 from .ownership import Foreign, Ownership
 from .picture import Picture
+from .sglang.adjustments import from_argv
 
 
 def owned_of(picture: Picture) -> Ownership:
@@ -40,6 +41,23 @@ def refuse_stale(picture: Picture) -> None:
         )
 
 
+def instead(picture: Picture) -> str | None:
+    """What is there where our server is not: somebody else's listener on its port, or an SGLang server on
+    another port, which may be the one that is meant. None where nothing is."""
+    owned = owned_of(picture)
+    listens = [each for each in owned.foreign if each.gpu is None]
+    if listens:
+        return str(listens[0])
+    stale = {each.process.pid for each in owned.stale}
+    processes = (picture.facts.get("procs") or {}).get("processes", [])
+    servers = [each for each in processes if each["role"] == "launcher" and each["pid"] not in stale]
+    if not servers:
+        return None
+    port = from_argv(servers[0].get("argv") or []).get("port")
+    where = f" on port {port}" if port else ""
+    return f"another SGLang server runs{where}, pid {servers[0]['pid']}: is `port` in the inventory right?"
+
+
 def refuse_strangers(node: Node, foreign: Sequence[Foreign]) -> None:
     """RefusedError where there are any."""
     if foreign:
@@ -48,7 +66,12 @@ def refuse_strangers(node: Node, foreign: Sequence[Foreign]) -> None:
         reason = "port-foreign" if listens else "gpu-foreign"
         raise RefusedError(
             f"{node.name}: in the way, and not ours to end: {named}",
-            hint="ask its owner to end it, or choose another port or CUDA_VISIBLE_DEVICES in the inventory",
+            hint="ask its owner to end it, or choose another port or CUDA_VISIBLE_DEVICES in the inventory"
+            + ("; if that is the server which is meant, set `port` and `log`" if _is_sglang(foreign) else ""),
             node=node.name,
             data={"reason": reason, "foreign": [vars(each) for each in foreign]},
         )
+
+
+def _is_sglang(foreign: Sequence[Foreign]) -> bool:
+    return any("sglang" in each.title for each in foreign)

@@ -11,7 +11,7 @@ from remote.proofs.health import generate
 from remote.render.status import show, show_several
 from remote.runbook import of_check
 from remote.status import Status, judge
-from tests import changes, pictures
+from tests import changes, fact_faults, pictures
 
 
 def told(*wanted: changes.Change) -> Status:
@@ -135,3 +135,26 @@ def test_a_server_that_wants_another_key_is_up_and_verify_says_the_same(
     assert remedy in check.remedy
     assert "--node blackwell" in check.remedy
     assert of_check(check.id, check.observed) is None
+
+
+def on_another_port(facts: dict[str, Any]) -> None:
+    """The server that is meant runs, and `port` in the inventory is wrong."""
+    facts["procs"]["listeners"] = []
+    facts["procs"]["processes"][0]["argv"] = ["python", "-m", "sglang.launch_server", "--port", "49783"]
+
+
+def test_what_is_there_in_place_of_the_server_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    taken = told(fact_faults.no_server, fact_faults.stranger_on_port)
+    assert taken.state == "down"
+    assert "listens on port 8000" in taken.why
+    assert "inv runbook port-taken" in screen(capsys, taken)
+    elsewhere = told(on_another_port)
+    assert elsewhere.why.endswith(
+        "another SGLang server runs on port 49783, pid 100: is `port` in the inventory right?"
+    )
+
+
+def test_an_earlier_servers_rank_is_not_shown_as_somebody_elses(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = screen(capsys, told(fact_faults.orphan))
+    assert "sglang::scheduler_TP0, stale" in shown
+    assert "not the server's" not in shown

@@ -56,8 +56,10 @@ def no_server(picture: Picture, id: str, expected: str) -> Check:
     if len(there) > SHOWN_OTHERS:
         seen.append(Evidence("/proc", f"{len(there) - SHOWN_OTHERS} more processes of SGLang"))
     seen = seen or [Evidence("/proc", "no process of SGLang")]
-    restart = f"inv restart --node {picture.node.name}"
-    return failed(id, expected, NO_SERVER, _listening(picture), *seen, remedy=restart)
+    # A restart would be refused where somebody else has the port.
+    taken = any(each.gpu is None for each in _ownership(picture).foreign)
+    remedy = f"inv {'status' if taken else 'restart'} --node {picture.node.name}"
+    return failed(id, expected, NO_SERVER, _listening(picture), *seen, remedy=remedy)
 
 
 def single(picture: Picture) -> Check:

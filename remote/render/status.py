@@ -32,7 +32,9 @@ def show(result: Status) -> None:
     table.add_row("ranks", f"{server['ranks']['alive']} of {server['ranks']['expected']} alive")
     for each in facts["stale"][:8]:
         table.add_row("stale", Text(f"pid {each['pid']} {each['title']}: {each['why']}", style="fail"))
-    symptom = of_state(result.state, stale=bool(facts["stale"]))
+    owned = result.picture.ownership
+    taken = any(each.gpu is None for each in owned.foreign) if owned else False
+    symptom = of_state(result.state, stale=bool(facts["stale"]), port_taken=taken)
     if symptom:
         table.add_row("runbook", f"inv runbook {symptom}")
     table.add_row("fix", _fix(facts["fix"]))
