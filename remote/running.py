@@ -84,7 +84,7 @@ def boot_of(picture: Picture) -> Boot | None:
     )
 
 
-def _facts(picture: Picture) -> Facts:
+def process_facts(picture: Picture) -> Facts:
     """What the node tells of the running server's first process; empty where none runs."""
     found = launcher(picture)
     processes = (picture.facts.get("procs") or {}).get("processes", [])
@@ -93,13 +93,13 @@ def _facts(picture: Picture) -> Facts:
 
 def started_as_meant(picture: Picture) -> bool:
     """Has the running server the inventory's very command line? Then a start anew changes no argument."""
-    return bool(same_command(command(picture.node), _facts(picture).get("argv") or []))
+    return bool(same_command(command(picture.node), process_facts(picture).get("argv") or []))
 
 
 def started_otherwise(picture: Picture) -> list[str]:
     """How the running server was started, where the inventory would start it by other words: a wrapper,
     another interpreter. A start anew may then be another server, or none."""
-    argv = _facts(picture).get("argv") or []
+    argv = process_facts(picture).get("argv") or []
     now, then = (" ".join(takewhile(_is_no_option, words)) for words in (argv, command(picture.node)))
     return [f"it runs as `{now}`, and will be started as `{then}`"] if argv and now != then else []
 
@@ -111,7 +111,7 @@ def _is_no_option(word: str) -> bool:
 def log_files(picture: Picture) -> list[str]:
     """The file that the running server has as its standard error, where SGLang logs; empty where that cannot
     be seen, or none runs."""
-    return list(_facts(picture).get("log_fds") or [])
+    return list(process_facts(picture).get("log_fds") or [])
 
 
 def not_its_own(picture: Picture) -> Evidence | None:

@@ -231,6 +231,11 @@ def started_as(program: str, **facts_of_launcher: Any) -> Change:
     return change
 
 
+def given_more(facts: Facts) -> None:
+    """Started by hand with an option that the inventory does not have."""
+    facts["procs"]["processes"][0]["argv"].append("--enable-metrics")
+
+
 def runs_in(program: str, environment: str | None, file: str) -> dict[str, Any]:
     return {"program": program, "environment": environment, "file": file}
 
@@ -295,6 +300,7 @@ FAULTS: tuple[tuple[Change, dict[str, str]], ...] = (
     (drop_rank, {"process.ranks": "fail"}),
     (rank_stopped, {"process.ranks": "fail"}),
     (orphan, {"process.single": "fail", "gpu.holders": "fail"}),
+    (given_more, {"args.effective": "fail"}),
     (stranger_on_gpu, {"gpu.holders": "fail"}),
     (stranger_on_port, {"process.owner": "fail"}),
     (started_before_the_fix, {"process.after_fix": "fail"}),

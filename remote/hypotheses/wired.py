@@ -7,6 +7,7 @@ import re
 
 from .. import wiring
 from ..checks import Evidence
+from ..intent import wanted_args
 from ..observe import wiring_of
 from ..picture import Picture
 from ..proofs import prove
@@ -190,7 +191,9 @@ def overlap(cause: Cause, picture: Picture) -> Hypothesis:
         says = "it is not known whether it is on"
         return cause.unknown(says, _seen(result), remedy=command(picture, "logs", "--args"))
     on = Evidence(found.source, "enable_two_batch_overlap = True")
-    remedy = in_inventory(picture, "take enable-two-batch-overlap out of args")
+    remedy = command(picture, "restart")
+    if wanted_args(picture.node.server).get("enable_two_batch_overlap"):
+        remedy = in_inventory(picture, "take enable-two-batch-overlap out of args")
     return cause.holds(f"it is on, and {_gives(result)}", on, _seen(result), remedy=remedy)
 
 

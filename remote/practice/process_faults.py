@@ -100,7 +100,7 @@ PROCESSES = (
         "The server runs with two-batch overlap",
         "starts it again with --enable-two-batch-overlap, where layers from the first sparse one on capture "
         "nothing",
-        ("wiring.overlap",),
+        ("args.effective", "wiring.overlap"),
         (restarted(arguments=("--enable-two-batch-overlap",)),),
     ),
     Fault(

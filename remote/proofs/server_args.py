@@ -8,16 +8,17 @@ from typing import Any
 
 from ..checks import Check, Evidence, failed, passed, unknown
 from ..intent import wanted_args
+from ..inventory import command
 from ..picture import Picture, outcome
-from ..running import not_its_own, started_as_meant
-from ..sglang.adjustments import same
+from ..running import not_its_own, process_facts, started_as_meant
+from ..sglang.adjustments import from_argv, same
 from ..sglang.args import redact_value
 from ..sglang.metrics import INFO_NAMES
 from ..sglang.redact import is_secret
 
 
 def effective(picture: Picture) -> Check:
-    """Each argument of the inventory has its value in the server that runs.
+    """Each argument of the inventory has its value in the server that runs, and it was given no other.
 
     Asked from the server itself (/server_info, /get_server_info), else read from this boot's
     `server_args=` record. A value that differs fails; one that neither tells is unknown. What a server was
@@ -56,6 +57,16 @@ def effective(picture: Picture) -> Check:
         if as_meant:
             remedy = f"it was started so, and SGLang changed it: mend args of '{picture.node.server_name}'"
         return failed(id, expected, evidence[0].text, *evidence, remedy=remedy)
+    more = ", ".join(f"--{name.replace('_', '-')}" for name in _given_besides(picture))
+    if more:
+        node = picture.node
+        return failed(
+            id,
+            expected,
+            f"started with {more}, which the inventory does not have",
+            Evidence(f"/proc/{process_facts(picture)['pid']}/cmdline", more),
+            remedy=f"inv restart --node {node.name}, or add it to args of '{node.server_name}'",
+        )
     if missing:
         names = ", ".join(missing)
         return unknown(
@@ -66,6 +77,14 @@ def effective(picture: Picture) -> Check:
             remedy=f"inv logs --args --node {picture.node.name}",
         )
     return passed(id, expected, f"{len(wanted)} arguments as wanted", Evidence(source, _short(found, wanted)))
+
+
+def _given_besides(picture: Picture) -> list[str]:
+    """The options on the running server's command line that are neither among the inventory's arguments nor
+    in its command: somebody started it by hand, or the inventory had them then."""
+    given = from_argv(process_facts(picture).get("argv") or [])
+    ours = {*from_argv(command(picture.node)), *wanted_args(picture.node.server)}
+    return [name for name in given if name not in ours]
 
 
 @dataclass(frozen=True)
