@@ -80,6 +80,15 @@ def test_requests_that_ended_early(short: int, state: str) -> None:
     assert guard("ended-early", found=run).state == state
 
 
+@pytest.mark.parametrize(("tokens", "state"), [(9, "spoils"), (31, "spoils"), (32, "ok")])
+def test_answers_that_are_too_short_by_order(tokens: int, state: str) -> None:
+    """Of 9 tokens the accept length of a draft that reaches 3.4 came out as 3 or less."""
+    run = measured([record(n, tokens, 3 + n % 2, 0.2 + n / 50) for n in range(12)])
+    found = guard("ended-early", found=run, max_tokens=tokens)
+    assert found.state == state
+    assert ("--max-tokens" in found.detail) == (state == "spoils")
+
+
 @pytest.mark.parametrize(("looping", "state"), [(0, "ok"), (2, "shown"), (6, "spoils")])
 def test_degenerate_output(looping: int, state: str) -> None:
     run = usual()
