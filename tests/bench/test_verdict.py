@@ -154,6 +154,27 @@ def test_against_the_same_fix_it_is_enough_not_to_be_worse() -> None:
     assert judged(usual(length=3.4), other).word == "ineffective"
 
 
+def test_against_a_baseline_that_may_have_the_fix_no_gain_is_no_failure() -> None:
+    """Its verify could not tell (`applied` is null): with the fix in both runs the figures are the same."""
+    base = replace(past(usual(length=3.4)), fix_applied=None)
+    found = judged(usual(length=3.4), base)
+    assert found.word == "inconclusive"
+    assert "not known whether the fix was in effect in the baseline" in found.reasons[0]
+    assert judged(usual(length=2.9), base).word == "ineffective"
+    assert judged(usual(length=3.8), base).word == "effective"
+    # One that was written by hand names no fix, and is of a server without.
+    assert judged(usual(length=3.4), replace(base, fix=None)).word == "ineffective"
+
+
+def test_an_accept_length_that_the_server_no_longer_reports_is_not_passed_over() -> None:
+    plain = measured([record(n, 120, None, 1.0 + n / 100) for n in range(8)])
+    base = past(usual(length=3.4, speed=50))
+    for known in (base, replace(base, summary=replace(base.summary, output_tok_s=Figure(None)))):
+        found = judged(plain, known)
+        assert (found.word, found.exit_code) == ("inconclusive", ExitCode.UNDETERMINED)
+        assert "reports none" in found.reasons[0]
+
+
 @pytest.mark.parametrize(
     ("length", "word"), [(3.4, "effective"), (3.2, "effective"), (1.5, "ineffective"), (3.06, "inconclusive")]
 )
