@@ -8,6 +8,7 @@ from operator import attrgetter
 from statistics import median
 from typing import Any, Literal
 
+from ..sglang.modelpath import tidy
 from .baselines import Baseline, Past
 from .guards import cached_share
 from .measured import Phase, Request
@@ -56,20 +57,26 @@ class Comparison:
 
 
 def compare(
-    now: Phase, summary: Summary, load: Mapping[str, Any], spread: float | None, past: Baseline
+    now: Phase,
+    summary: Summary,
+    load: Mapping[str, Any],
+    spread: float | None,
+    past: Baseline,
+    model: str | None = None,
 ) -> Comparison:
-    """`load`: as in the run's JSON; `spread`: what the warm-up left."""
+    """`load`: as in the run's JSON; `spread`: what the warm-up left; `model`: the path of what is served."""
+    other = _other_model(model, past)
     accept = _ratio("accept_len", now, summary.accept_len, past, past.summary.accept_len)
     speed = _ratio("output_tok_s", now, summary.output_tok_s, past, past.summary.output_tok_s)
     # What the warm-up left unsettled may be in either run.
     slack = max(spread or 0.0, past.spread or 0.0)
     return Comparison(
-        Ratio(accept.ratio, accept.pairs, _other_draft(summary, past)),
+        Ratio(accept.ratio, accept.pairs, other or _other_draft(summary, past)),
         Ratio(
             speed.ratio.widened(slack),
             speed.pairs,
-            _untold(past) or _other_load(now, load, past),
-            untold=_untold(past) is not None,
+            other or _untold(past) or _other_load(now, load, past),
+            untold=other is None and _untold(past) is not None,
         ),
         _same_outputs(now, past),
     )
@@ -98,6 +105,17 @@ def unpaired(now: Figure, base: Figure) -> Figure:
         None if now.low is None else now.low / high,
         None if now.high is None else now.high / low,
     )
+
+
+def _other_model(model: str | None, past: Baseline) -> str | None:
+    """Of two models no figure can be compared. A model may lie elsewhere on another node: its name counts."""
+    if model is None or past.model is None or _name(model) == _name(past.model):
+        return None
+    return f"the baseline is of another model, {past.model}"
+
+
+def _name(path: str) -> str:
+    return tidy(path).rpartition("/")[2]
 
 
 def _other_draft(summary: Summary, past: Baseline) -> str | None:

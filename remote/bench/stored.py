@@ -93,6 +93,10 @@ class Fix(_Told):
     applied: bool | None = None
 
 
+class Args(_Told):
+    model_path: str | None = None
+
+
 class Guarded(_Told):
     spoils: list[str] | None = None
 
@@ -125,6 +129,7 @@ class Run(_Told):
     runs: list[Answer] | None = None
     load: Asked | None = None
     fix: Fix | None = None
+    args: Args | None = None
     guards: list[Guarded] | None = None
     warm_up: Warmed | None = None
     saved_as: str | None = None

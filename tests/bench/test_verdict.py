@@ -124,6 +124,24 @@ def test_other_numbers_of_steps_are_not_compared() -> None:
     assert "num_steps 1, not 5" in found.reasons[0]
 
 
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        ("/models/llama", "the baseline is of another model, /models/llama"),
+        ("/elsewhere/kimi/", None),
+        (None, None),
+    ],
+)
+def test_figures_of_another_model_are_not_compared(model: str | None, why: str | None) -> None:
+    """A colleague's file, or one name for all servers: 1.5 of another model made a gain of anything."""
+    now, base = usual(length=3.4, speed=120), replace(past(usual(length=1.5, speed=55)), model=model)
+    for load in (base.load, Load(None, None, None, None)):
+        found = compare(now, summarised(now), LOAD, 0.0, replace(base, load=load), "/models/kimi")
+        assert found.accept_len.why_not == why
+        assert (found.output_tok_s.why_not == why) == (why is not None or load is base.load)
+        assert found.output_tok_s.untold == (why is None and load is not base.load)
+
+
 def test_a_baseline_that_was_spoiled_itself_judges_nothing() -> None:
     found = judged(usual(length=3.4), replace(past(usual(length=1.5)), spoiled=BOTH))
     assert found.word == "inconclusive"
