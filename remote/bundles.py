@@ -35,9 +35,12 @@ def _specifiers(value: object) -> SpecifierSet:
     if isinstance(value, SpecifierSet):
         return value
     try:
-        return SpecifierSet(str(value)) if isinstance(value, str) else _fail("a text like '>=0.5.5,<0.5.11'")
+        found = SpecifierSet(str(value)) if isinstance(value, str) else _fail("a text like '>=0.5.5,<0.5.11'")
     except InvalidSpecifier:
         _fail("a range of versions like '>=0.5.5,<0.5.11'")
+    if any(each.operator == "===" for each in found):  # compares as text, what no version need be
+        _fail("a range of versions like '>=0.5.5,<0.5.11' (for one version: '==0.5.9')")
+    return found
 
 
 def _fail(wanted: str) -> NoReturn:
@@ -125,7 +128,9 @@ class FileEntry(_Strict):
     @model_validator(mode="after")
     def _complete(self) -> FileEntry:
         path = PurePosixPath(self.path)
-        if path.is_absolute() or ".." in path.parts or path.parts[:1] != ("sglang",) or path.suffix != ".py":
+        written_otherwise = str(path) != self.path  # sglang//a.py: another entry's file by another name
+        odd = written_otherwise or path.is_absolute() or ".." in path.parts
+        if odd or path.parts[:1] != ("sglang",) or path.suffix != ".py":
             _fail("a file with a path like sglang/srt/models/deepseek_v2.py")
         if bool(self.edits) == (self.patch is not None):
             _fail(f"a file with either edits or patch ({self.path})")
