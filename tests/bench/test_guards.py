@@ -52,6 +52,16 @@ def test_what_was_given_up_at_the_limit_did_not_fail() -> None:
     assert "8 of 12" in guard("complete", found=run).detail
 
 
+def test_a_server_that_stopped_answering_before_the_limit_is_not_judged() -> None:
+    """It hung: what it had answered until then made it effective, with exit code 0."""
+    records = [record(n, 120, 35 + n % 3, 2.0 + n / 10) for n in range(12)]
+    for each in records[8:]:
+        each["error"] = "given up: limit"
+    found = guard("complete", found=measured(records, ended="limit", elapsed_s=14.0))
+    assert found.spoils == BOTH
+    assert "8 of 12 requests, and none ended in the last 11 s" in found.detail
+
+
 def test_a_run_that_was_stopped_is_not_judged() -> None:
     found = guard("complete", found=replace(usual(), ended="cancelled"))
     assert (found.state, found.spoils) == ("spoils", BOTH)

@@ -10,6 +10,8 @@ from ..repeats import by_prompt, means
 from .kinds import BOTH, LEAST_PROMPTS, SPEED, Guard, Seen
 
 FAILED_SHARE = 0.05
+# A server that gives no answer for so many times as long as the longest one took has stopped.
+SILENT_TIMES = 3.0
 # A request that ended before a quarter of its tokens, and how many such requests spoil a run.
 SHORT_SHARE, SHORT_REQUESTS = 0.25, 0.5
 # Of n tokens the first needs no verification and the last ones are cut off: the accept length is off by some
@@ -36,7 +38,11 @@ def complete(seen: Seen) -> Guard:
     if prompts < LEAST_PROMPTS:
         return Guard("complete", "spoils", f"{done}: fewer than {LEAST_PROMPTS} prompts say too little", BOTH)
     if phase.ended == "limit":
-        return Guard("complete", "shown", f"the time limit came after {done}")
+        detail = f"the time limit came after {done}"
+        silent_s = phase.elapsed_s - max(r.began_s + r.e2e_s for r in phase.requests)
+        if silent_s > SILENT_TIMES * max(r.e2e_s for r in phase.requests):
+            return Guard("complete", "spoils", f"{detail}, and none ended in the last {silent_s:.0f} s", BOTH)
+        return Guard("complete", "shown", detail)
     return Guard("complete", "ok", done)
 
 
