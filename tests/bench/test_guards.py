@@ -196,6 +196,13 @@ def test_the_wrong_server_on_the_port() -> None:
     assert guard("right-server", meanwhile=quiet(model_path=None)).state == "unknown"
 
 
+def test_a_server_that_no_longer_answers_after_the_run() -> None:
+    """It froze within the run, a moment before the time limit: effective, with exit code 0."""
+    found = guard("right-server", meanwhile=quiet(model_path=None, info=None, silent="timeout"))
+    assert found.spoils == BOTH
+    assert "did not answer any more: timeout" in found.detail
+
+
 def test_somebody_changes_the_node() -> None:
     assert guard("node-locked", changing="alice@desk (deploy-fix)").spoils == BOTH
 
