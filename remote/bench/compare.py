@@ -14,7 +14,7 @@ from .guards import cached_share
 from .measured import Phase, Request
 from .repeats import means
 from .stats import UNKNOWN, Figure, median_of
-from .summary import Summary
+from .summary import NOT_TOLD, Summary
 
 Name = Literal["accept_len", "output_tok_s"]
 
@@ -123,6 +123,8 @@ def _other_draft(summary: Summary, past: Baseline) -> str | None:
     ours, theirs = summary.speculation, past.summary.speculation
     if "accept_len" in past.spoiled:
         return f"the baseline's own accept length was spoiled when it was measured ({past.path})"
+    if theirs.num_steps is not None and ours == NOT_TOLD:
+        return f"the baseline ran with num_steps {theirs.num_steps}, and the server does not tell its own"
     for name in ("num_steps", "num_draft_tokens", "topk"):
         one, other = getattr(ours, name), getattr(theirs, name)
         if one is not None and other is not None and one != other:

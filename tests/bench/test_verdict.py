@@ -142,6 +142,15 @@ def test_figures_of_another_model_are_not_compared(model: str | None, why: str |
         assert found.output_tok_s.untold == (why is None and load is not base.load)
 
 
+def test_a_number_of_steps_that_only_the_baseline_tells_is_not_taken_for_the_same() -> None:
+    now, base = usual(length=3.4), past(usual(length=1.4))
+    blind = replace(summarised(now), speculation=Speculation(None, None, None))
+    found = compare(now, blind, LOAD, 0.0, base).accept_len
+    assert found.why_not == "the baseline ran with num_steps 5, and the server does not tell its own"
+    by_hand = replace(base, summary=replace(base.summary, speculation=Speculation(None, None, None)))
+    assert compare(now, blind, LOAD, 0.0, by_hand).accept_len.why_not is None
+
+
 def test_a_baseline_that_was_spoiled_itself_judges_nothing() -> None:
     found = judged(usual(length=3.4), replace(past(usual(length=1.5)), spoiled=BOTH))
     assert found.word == "inconclusive"
