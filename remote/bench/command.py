@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import InterruptedByUser
+from ..errors import InterruptedByUser, UsageError
+from ..inventory import Node
 from . import baselines
 from .assemble import Options
 from .plan import plan
@@ -41,6 +43,16 @@ def options_of(asked: Asked) -> Options:
         baselines.check_name(asked.save_as) if asked.save_as else None,
         asked.anyway,
     )
+
+
+def one_name(asked: Asked, nodes: Sequence[Node]) -> None:
+    """UsageError for one name for the runs of several nodes: each would take the place of the one before."""
+    if asked.save_as and len(nodes) > 1:
+        first = nodes[0].name
+        raise UsageError(
+            f"--save-as {asked.save_as}: one name cannot hold the runs of {len(nodes)} nodes",
+            hint=f"name them one by one: inv bench --save-as {asked.save_as}-{first} --node {first}",
+        )
 
 
 def interrupted(found: Bench) -> InterruptedByUser:
