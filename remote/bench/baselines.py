@@ -143,7 +143,7 @@ def find(name_or_file: str) -> Baseline:
     places = []
     if "/" in name_or_file or name_or_file.endswith(".json"):
         places.append(Path(name_or_file))
-    elif _NAME.fullmatch(name_or_file):
+    if _NAME.fullmatch(name_or_file):
         file = f"{name_or_file}.json"
         places += [directory() / "baselines" / file, TEMPLATES / file]
         places += sorted((directory() / "bench").glob(f"*/{file}"))
