@@ -60,6 +60,7 @@ class Figures(_Told):
     sglang_version: str | None = None
     histogram: list[Whole] | None = None
     server: OfServer | None = None
+    definitions: dict[str, Any] | None = None
     completion_tokens: Whole | None = None
     requests: Whole | None = None
     failed: Whole | None = None
@@ -98,6 +99,9 @@ class Args(_Told):
 
 
 class Guarded(_Told):
+    id: str | None = None
+    state: str | None = None
+    detail: str | None = None
     spoils: list[str] | None = None
 
 
@@ -130,6 +134,7 @@ class Run(_Told):
     load: Asked | None = None
     fix: Fix | None = None
     args: Args | None = None
+    expected: dict[str, Any] | None = None
     guards: list[Guarded] | None = None
     warm_up: Warmed | None = None
     saved_as: str | None = None
