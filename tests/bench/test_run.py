@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from remote.bench import around, baselines, drive, run, warmup
+from remote.bench.prompts import warm_up
 from remote.bench.assemble import Options
 from remote.bench.command import Asked, interrupted, options_of
 from remote.bench.plan import Plan, plan
@@ -367,6 +368,26 @@ def test_around_a_deploy_the_second_run_is_held_against_the_first(tmp_path: Path
     assert accept.outcome in ("reached", "unclear"), accept.reason
     assert both.exit_code == both.after.exit_code
     assert set(both.to_json()) == {"before", "after"}
+
+
+def test_a_run_before_that_measured_nothing_does_not_end_the_deploy(tmp_path: Path, prompts: str) -> None:
+    """The old server died after its warm-up: as a baseline that run was an error of usage, after the deploy."""
+    answered = [True]
+
+    def script(exchange: Exchange) -> None:
+        if answered[0] or exchange.body["text"] == warm_up().text:
+            answer(exchange, tmp_path / "server.log")
+
+    with place(tmp_path, script) as here:
+        args = (here.session, here.picture, here.checks, Silent(), asked(prompts))
+        answered[0] = False
+        first = around.before(*args)
+        answered[0] = True
+        both = around.after(*args, first)
+    assert both.before is not None
+    assert both.before.requests == ()
+    assert both.after is not None
+    assert both.after.baseline is None
 
 
 def test_a_deploy_that_failed_its_checks_is_not_measured(tmp_path: Path, prompts: str) -> None:
