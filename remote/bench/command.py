@@ -39,8 +39,8 @@ def options_of(asked: Asked) -> Options:
             limit_s=asked.limit_s or None,
             client=asked.client,
         ),
-        baselines.find(asked.baseline) if asked.baseline else None,
-        baselines.check_name(asked.save_as) if asked.save_as else None,
+        None if asked.baseline is None else baselines.find(asked.baseline),
+        None if asked.save_as is None else baselines.check_name(asked.save_as),
         asked.anyway,
     )
 

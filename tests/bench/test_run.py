@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from remote.bench import around, baselines, drive, run, warmup
-from remote.bench.prompts import warm_up
 from remote.bench.assemble import Options
 from remote.bench.command import Asked, interrupted, options_of
 from remote.bench.plan import Plan, plan
+from remote.bench.prompts import warm_up
 from remote.bench.result import Bench
 from remote.checks import Check, failed
 from remote.errors import ExitCode, InterruptedByUser, UnhealthyError, UsageError
@@ -347,7 +347,9 @@ def test_options_are_judged_before_any_node_is_reached(prompts: str) -> None:
         "prompts:2",
         "prompts:3",
     )
-    for wrong in (Asked(baseline="nothing-like-it"), Asked(save_as="../x"), Asked(prompts="/none")):
+    wrongs = (Asked(baseline="nothing-like-it"), Asked(save_as="../x"), Asked(prompts="/none"))
+    # A variable of the shell that is not set: without its baseline the run could be effective all the same.
+    for wrong in (*wrongs, Asked(baseline=""), Asked(save_as="")):
         with pytest.raises(UsageError):
             options_of(wrong)
 
@@ -371,7 +373,7 @@ def test_around_a_deploy_the_second_run_is_held_against_the_first(tmp_path: Path
 
 
 def test_a_run_before_that_measured_nothing_does_not_end_the_deploy(tmp_path: Path, prompts: str) -> None:
-    """The old server died after its warm-up: as a baseline that run was an error of usage, after the deploy."""
+    """The old server died after its warm-up: as a baseline that run was an error, after the deploy."""
     answered = [True]
 
     def script(exchange: Exchange) -> None:
