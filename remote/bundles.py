@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -140,12 +141,22 @@ class FileEntry(_Strict):
         return self
 
 
+def _json_value(value: object) -> object:
+    """YAML has more than JSON: a day without quotes, .nan, numbers as keys. None could be read back."""
+    try:
+        same = json.loads(json.dumps(value, ensure_ascii=False, allow_nan=False).encode()) == value
+    except (TypeError, ValueError):
+        same = False
+    wanted = "a value that JSON has: text in quotes, a finite number, true, false, null, a list or a mapping"
+    return value if same else _fail(wanted)
+
+
 class ConfigEntry(_Strict):
     """Values that a JSON file must have. `draft` is config.json in the draft model's directory."""
 
     target: Literal["draft"]
     versions: Versions | None = None
-    set: dict[KeyPath, Any] = Field(min_length=1)
+    set: dict[KeyPath, Annotated[Any, AfterValidator(_json_value)]] = Field(min_length=1)
 
 
 def _marker(value: str) -> str:
