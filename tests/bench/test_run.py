@@ -280,6 +280,17 @@ def test_a_lock_of_our_own_command_is_nobody_elses(
     assert guard.state == state
 
 
+def test_a_server_that_does_not_let_us_in_is_not_called_unhealthy(tmp_path: Path, prompts: str) -> None:
+    """`inv verify` and `inv health` say whose key is wrong; `inv bench` said 6, and to look at its health."""
+    with place(tmp_path) as here:
+        here.picture.facts["http"]["generate"] = {"status": 401, "body": ""}  # type: ignore[index]
+        found = here.measure(Options(asked(prompts)))
+        assert here.server.seen == []
+    assert found.summary is None
+    assert found.exit_code == ExitCode.UNDETERMINED
+    assert "the server wants an API key" in found.verdict.reasons[0]
+
+
 def test_the_api_key_goes_along_and_is_kept_nowhere(
     tmp_path: Path, prompts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
