@@ -123,7 +123,7 @@ def _other_draft(summary: Summary, past: Baseline) -> str | None:
     ours, theirs = summary.speculation, past.summary.speculation
     if "accept_len" in past.spoiled:
         return f"the baseline's own accept length was spoiled when it was measured ({past.path})"
-    if theirs.num_steps is not None and ours == NOT_TOLD:
+    if summary.accept_len.median is not None and theirs.num_steps is not None and ours == NOT_TOLD:
         return f"the baseline ran with num_steps {theirs.num_steps}, and the server does not tell its own"
     for name in ("num_steps", "num_draft_tokens", "topk"):
         one, other = getattr(ours, name), getattr(theirs, name)

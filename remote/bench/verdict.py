@@ -129,7 +129,10 @@ def _expected(name: str, summary: Summary, value: float, guards: Sequence[Guard]
         return claim("unclear", "the server reports none")
     if figure.low is None or figure.high is None:
         return claim("unclear", "too few prompts for an interval")
-    least = NEAR_EXPECTED * value
+    least, steps = NEAR_EXPECTED * value, summary.speculation.num_steps
+    if name == ACCEPT and steps is not None and steps + 1 < least:
+        # What is expected is of more steps: the best of drafts would miss it.
+        return claim("unclear", f"not judged, with num_steps {steps} no draft gives more than {steps + 1}")
     if figure.low >= least:
         return claim("reached", "reached")
     if figure.high < least:

@@ -200,6 +200,8 @@ def test_an_accept_length_that_the_server_no_longer_reports_is_not_passed_over()
         found = judged(plain, known)
         assert (found.word, found.exit_code) == ("inconclusive", ExitCode.UNDETERMINED)
         assert "reports none" in found.reasons[0]
+        blind = replace(summarised(plain), speculation=Speculation(None, None, None))
+        assert compare(plain, blind, LOAD, 0.0, known).accept_len.why_not is None
 
 
 @pytest.mark.parametrize(
@@ -208,6 +210,18 @@ def test_an_accept_length_that_the_server_no_longer_reports_is_not_passed_over()
 def test_what_training_promised(length: float, word: str) -> None:
     found = judged(usual(24, length=length), expected={ACCEPT: 3.4})
     assert found.word == word, found.reasons
+
+
+def test_what_no_draft_could_reach_is_not_missed() -> None:
+    """3.4 is of five steps: with one, a draft as good as in training gives 1.77, which was ineffective."""
+    now = usual(24, length=1.77)
+    for steps, word in ((1, "inconclusive"), (2, "inconclusive"), (3, "ineffective")):
+        figures = replace(summarised(now), speculation=Speculation(steps + 1, steps, 1))
+        found = judge(figures, (), {ACCEPT: 3.4}, None, None, spread=0.0, applied=True, fix=FIX)
+        assert found.word == word, steps
+        assert (f"with num_steps {steps} no draft gives more than {steps + 1}" in found.reasons[0]) == (
+            steps < 3
+        )
 
 
 def test_an_expected_speed() -> None:
