@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -35,9 +36,12 @@ def _specifiers(value: object) -> SpecifierSet:
     if isinstance(value, SpecifierSet):
         return value
     try:
-        return SpecifierSet(str(value)) if isinstance(value, str) else _fail("a text like '>=0.5.5,<0.5.11'")
+        found = SpecifierSet(str(value)) if isinstance(value, str) else _fail("a text like '>=0.5.5,<0.5.11'")
     except InvalidSpecifier:
         _fail("a range of versions like '>=0.5.5,<0.5.11'")
+    if any(each.operator == "===" for each in found):  # compares as text, what no version need be
+        _fail("a range of versions like '>=0.5.5,<0.5.11' (for one version: '==0.5.9')")
+    return found
 
 
 def _fail(wanted: str) -> NoReturn:
@@ -125,7 +129,9 @@ class FileEntry(_Strict):
     @model_validator(mode="after")
     def _complete(self) -> FileEntry:
         path = PurePosixPath(self.path)
-        if path.is_absolute() or ".." in path.parts or path.parts[:1] != ("sglang",) or path.suffix != ".py":
+        written_otherwise = str(path) != self.path  # sglang//a.py: another entry's file by another name
+        odd = written_otherwise or path.is_absolute() or ".." in path.parts
+        if odd or path.parts[:1] != ("sglang",) or path.suffix != ".py":
             _fail("a file with a path like sglang/srt/models/deepseek_v2.py")
         if bool(self.edits) == (self.patch is not None):
             _fail(f"a file with either edits or patch ({self.path})")
@@ -135,12 +141,22 @@ class FileEntry(_Strict):
         return self
 
 
+def _json_value(value: object) -> object:
+    """YAML has more than JSON: a day without quotes, .nan, numbers as keys. None could be read back."""
+    try:
+        same = json.loads(json.dumps(value, ensure_ascii=False, allow_nan=False).encode()) == value
+    except (TypeError, ValueError):
+        same = False
+    wanted = "a value that JSON has: text in quotes, a finite number, true, false, null, a list or a mapping"
+    return value if same else _fail(wanted)
+
+
 class ConfigEntry(_Strict):
     """Values that a JSON file must have. `draft` is config.json in the draft model's directory."""
 
     target: Literal["draft"]
     versions: Versions | None = None
-    set: dict[KeyPath, Any] = Field(min_length=1)
+    set: dict[KeyPath, Annotated[Any, AfterValidator(_json_value)]] = Field(min_length=1)
 
 
 def _marker(value: str) -> str:

@@ -171,6 +171,7 @@ def bench_node(options: Options, asked: BenchAsked) -> NoReturn:
     def body() -> ExitCode:
         how = command.options_of(asked)
         found, nodes = cli.load_inventory(options)
+        command.one_name(asked, nodes)
         bundle = chosen_bundles(found, options.fix, nodes)
 
         def each(session: Session, reporter: Reporter) -> Any:

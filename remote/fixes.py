@@ -223,7 +223,18 @@ def config_values(bundle: Bundle, version: str | None) -> dict[str, Any]:
                     hint="give the entries `versions` that do not overlap",
                 )
             wanted[key] = value
+    _refuse_nested(bundle, sorted(wanted))
     return wanted
+
+
+def _refuse_nested(bundle: Bundle, keys: Sequence[str]) -> None:
+    """A value and one within it: each would undo the other, and the file would never be as wanted."""
+    for key in keys:
+        inner = next((other for other in keys if other.startswith(f"{key}.")), None)
+        if inner is not None:
+            raise BundleError(
+                f"{bundle.name}: {inner} is set, and {key} as a whole", hint="set one of the two"
+            )
 
 
 def evaluate_config(bundle: Bundle, target_text: bytes, version: str | None = None) -> ConfigState:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from remote.errors import BundleError
 from remote.fixes import evaluate, evaluate_config, load_bundle, targets
 
 from .fixkit import DEEPSEEK, FULL, KIMI, fixed, held, local, released, text
@@ -98,6 +99,18 @@ def test_a_native_version_needs_no_files(tmp_path: Path) -> None:
     assert evaluate_config(bundle, b'{"ids": [0, 3, 31]}', "0.5.9").changes == (
         ("ids", [0, 3, 31], [-1, 2, 30]),
     )
+
+
+def test_a_value_and_one_within_it_are_refused(tmp_path: Path) -> None:
+    """Each undid the other: the config was never done, and every deploy started the server anew."""
+    folder = tmp_path / "n"
+    folder.mkdir()
+    (folder / "bundle.yaml").write_text(
+        "name: n\ntitle: t\nwhy: w\nsglang: '==0.5.9'\n"
+        "config:\n  - {target: draft, set: {eagle_config: {ids: [1]}, eagle_config.ids: [2]}}\n"
+    )
+    with pytest.raises(BundleError, match=r"n: eagle_config\.ids is set, and eagle_config as a whole"):
+        evaluate_config(load_bundle(folder), CONFIG, "0.5.9")
 
 
 # -- cases from the field ----------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def after(
         return benches
     first = benches.before
     baseline = None
-    if first is not None and first.summary is not None:
+    if first is not None and first.requests:  # without any there is nothing to hold against
         baseline = baselines.parse(first.document(), Path(first.kept or BEFORE), BEFORE)
     return replace(
         benches, after=_measured(session, picture, checks, reporter, Options(plan, baseline=baseline))

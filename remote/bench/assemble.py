@@ -81,7 +81,8 @@ def judged(empty: Bench, phase: Phase, figures: summary.Summary, **more: Any) ->
     comparison: Comparison | None = None
     spread = found.warm_up.spread if found.warm_up else None
     if found.baseline is not None:
-        comparison = compare(phase, figures, found.load, spread, found.baseline)
+        model = found.args.get("model_path")
+        comparison = compare(phase, figures, found.load, spread, found.baseline, model)
     verdict = judge(
         figures,
         found.guards,

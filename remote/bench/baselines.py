@@ -54,15 +54,16 @@ class Load:
 
 @dataclass(frozen=True)
 class Baseline:
-    """`fix_applied`: whether the fix was in effect when it was measured, None if not told. `cached_share`: of
-    its prompt tokens. `spread`: how far from warm the server was (warmup.spread). `spoiled`: figures that
-    its own guards rejected."""
+    """`model`: the path of what was served. `fix_applied`: whether the fix was in effect in it,
+    None if not told. `cached_share`: of its prompt tokens. `spread`: how far from warm the server was
+    (warmup.spread). `spoiled`: figures that its own guards rejected."""
 
     name: str
     path: Path
     summary: Summary
     load: Load
     runs: tuple[Past, ...]
+    model: str | None
     fix: str | None
     fix_applied: bool | None
     cached_share: float | None
@@ -142,7 +143,7 @@ def find(name_or_file: str) -> Baseline:
     places = []
     if "/" in name_or_file or name_or_file.endswith(".json"):
         places.append(Path(name_or_file))
-    elif _NAME.fullmatch(name_or_file):
+    if _NAME.fullmatch(name_or_file):
         file = f"{name_or_file}.json"
         places += [directory() / "baselines" / file, TEMPLATES / file]
         places += sorted((directory() / "bench").glob(f"*/{file}"))
@@ -189,6 +190,7 @@ def parse(document: Any, path: Path, name: str | None) -> Baseline:
         summary=found,
         load=Load(load.prompts_sha256, load.concurrency, load.max_tokens, load.client),
         runs=tuple(_past(each) for each in told.runs or ()),
+        model=told.args.model_path if told.args else None,
         fix=fix.name,
         fix_applied=fix.applied,
         cached_share=load.cached_share,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import InterruptedByUser
+from ..errors import InterruptedByUser, UsageError
+from ..inventory import Node
 from . import baselines
 from .assemble import Options
 from .plan import plan
@@ -37,10 +39,20 @@ def options_of(asked: Asked) -> Options:
             limit_s=asked.limit_s or None,
             client=asked.client,
         ),
-        baselines.find(asked.baseline) if asked.baseline else None,
-        baselines.check_name(asked.save_as) if asked.save_as else None,
+        None if asked.baseline is None else baselines.find(asked.baseline),
+        None if asked.save_as is None else baselines.check_name(asked.save_as),
         asked.anyway,
     )
+
+
+def one_name(asked: Asked, nodes: Sequence[Node]) -> None:
+    """UsageError for one name for the runs of several nodes: each would take the place of the one before."""
+    if asked.save_as and len(nodes) > 1:
+        first = nodes[0].name
+        raise UsageError(
+            f"--save-as {asked.save_as}: one name cannot hold the runs of {len(nodes)} nodes",
+            hint=f"name them one by one: inv bench --save-as {asked.save_as}-{first} --node {first}",
+        )
 
 
 def interrupted(found: Bench) -> InterruptedByUser:

@@ -8,12 +8,13 @@ from operator import attrgetter
 from statistics import median
 from typing import Any, Literal
 
+from ..sglang.modelpath import tidy
 from .baselines import Baseline, Past
 from .guards import cached_share
 from .measured import Phase, Request
 from .repeats import means
 from .stats import UNKNOWN, Figure, median_of
-from .summary import Summary
+from .summary import NOT_TOLD, Summary
 
 Name = Literal["accept_len", "output_tok_s"]
 
@@ -56,20 +57,26 @@ class Comparison:
 
 
 def compare(
-    now: Phase, summary: Summary, load: Mapping[str, Any], spread: float | None, past: Baseline
+    now: Phase,
+    summary: Summary,
+    load: Mapping[str, Any],
+    spread: float | None,
+    past: Baseline,
+    model: str | None = None,
 ) -> Comparison:
-    """`load`: as in the run's JSON; `spread`: what the warm-up left."""
+    """`load`: as in the run's JSON; `spread`: what the warm-up left; `model`: the path of what is served."""
+    other = _other_model(model, past)
     accept = _ratio("accept_len", now, summary.accept_len, past, past.summary.accept_len)
     speed = _ratio("output_tok_s", now, summary.output_tok_s, past, past.summary.output_tok_s)
     # What the warm-up left unsettled may be in either run.
     slack = max(spread or 0.0, past.spread or 0.0)
     return Comparison(
-        Ratio(accept.ratio, accept.pairs, _other_draft(summary, past)),
+        Ratio(accept.ratio, accept.pairs, other or _other_draft(summary, past)),
         Ratio(
             speed.ratio.widened(slack),
             speed.pairs,
-            _untold(past) or _other_load(now, load, past),
-            untold=_untold(past) is not None,
+            other or _untold(past) or _other_load(now, load, past),
+            untold=other is None and _untold(past) is not None,
         ),
         _same_outputs(now, past),
     )
@@ -100,11 +107,24 @@ def unpaired(now: Figure, base: Figure) -> Figure:
     )
 
 
+def _other_model(model: str | None, past: Baseline) -> str | None:
+    """Of two models no figure can be compared. A model may lie elsewhere on another node: its name counts."""
+    if model is None or past.model is None or _name(model) == _name(past.model):
+        return None
+    return f"the baseline is of another model, {past.model}"
+
+
+def _name(path: str) -> str:
+    return tidy(path).rpartition("/")[2]
+
+
 def _other_draft(summary: Summary, past: Baseline) -> str | None:
     """Accept lengths of different numbers of draft steps are different figures."""
     ours, theirs = summary.speculation, past.summary.speculation
     if "accept_len" in past.spoiled:
         return f"the baseline's own accept length was spoiled when it was measured ({past.path})"
+    if summary.accept_len.median is not None and theirs.num_steps is not None and ours == NOT_TOLD:
+        return f"the baseline ran with num_steps {theirs.num_steps}, and the server does not tell its own"
     for name in ("num_steps", "num_draft_tokens", "topk"):
         one, other = getattr(ours, name), getattr(theirs, name)
         if one is not None and other is not None and one != other:

@@ -50,7 +50,8 @@ class Mark:
 class Meanwhile:
     """`samples`: the decode lines of the run. `strangers`: generation requests that were not ours.
     `boots`: starts of a server that the log shows within the run. None: not known. `other_log`: why the log
-    is not known to be the measured server's; nothing of it is used then."""
+    is not known to be the measured server's; nothing of it is used then. `silent`: why it no
+    longer answers."""
 
     before: Launcher | None
     after: Launcher | None
@@ -62,6 +63,7 @@ class Meanwhile:
     model_path: str | None
     pretended: str | None
     other_log: str | None = None
+    silent: str | None = None
 
 
 def launcher_of(picture: Picture) -> Launcher | None:
@@ -133,7 +135,8 @@ def assemble(
     readable = other_log is None and "error" not in log and bool(log.get("exists")) and start.size is not None
     same = (log.get("real_path"), log.get("inode")) == (start.real_path, start.inode) if readable else None
     lines = [(place, each["text"]) for place, each in enumerate(log.get("matches", []), start=1)]
-    raw = metrics.told(facts.get("http") or {})
+    replies = facts.get("http") or {}
+    raw = metrics.told(replies)
     return Meanwhile(
         before=before,
         after=_listening_launcher(facts.get("procs") or {}),
@@ -145,7 +148,16 @@ def assemble(
         model_path=str(raw["model_path"]) if raw is not None and raw.get("model_path") else None,
         pretended=_pretended(facts.get("procs") or {}),
         other_log=other_log,
+        silent=_silent(replies),
     )
+
+
+def _silent(replies: Mapping[str, Any]) -> str | None:
+    """What came of asking where no request got an answer, not even one that refuses."""
+    asked = [replies[name] for name in metrics.INFO_NAMES if name in replies]
+    if not asked or any(reply.get("status") is not None for reply in asked):
+        return None
+    return str(asked[0].get("error"))
 
 
 def strangers(lines: Sequence[str], ports: frozenset[int]) -> tuple[str, ...] | None:

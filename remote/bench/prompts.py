@@ -13,6 +13,7 @@ from . import stored
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "prompts"
 WARM_UP = TEMPLATES / "warm-up.txt"
+_LINE = 'each line is {"id": "name", "text": "the prompt"}; id may be left out'
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,13 @@ def warm_up() -> Prompt:
 
 def read(path: Path) -> tuple[Prompt, ...]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # editors on Windows put a mark in front
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the prompts {path} cannot be read: {error}", hint="--prompts FILE") from None
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if not lines:
         raise UsageError(f"{path} holds no prompt", hint="one per line, as text or as JSON")
+    _refuse_array(path, text)
     if lines[0][1].lstrip().startswith("{"):
         found = [_from_json(path, number, line) for number, line in lines]
     else:
@@ -58,15 +60,24 @@ def read(path: Path) -> tuple[Prompt, ...]:
     return tuple(found)
 
 
+def _refuse_array(path: Path, text: str) -> None:
+    """One JSON list of everything: line by line it would be taken for text."""
+    try:
+        listed = text.lstrip().startswith("[") and isinstance(stored.parse(text), list)
+    except ValueError:
+        return
+    if listed:
+        raise UsageError(f"{path} is one JSON list, and prompts are JSON lines", hint=_LINE)
+
+
 def _from_json(path: Path, number: int, line: str) -> Prompt:
-    hint = 'each line is {"id": "name", "text": "the prompt"}; id may be left out'
     try:
         value = stored.parse(line)
     except ValueError as error:
-        raise UsageError(f"{path}:{number}: not JSON: {error}", hint=hint) from None
+        raise UsageError(f"{path}:{number}: not JSON: {error}", hint=_LINE) from None
     text = value.get("text", value.get("prompt")) if isinstance(value, dict) else None
     if not isinstance(text, str) or not text.strip():
-        raise UsageError(f"{path}:{number}: no text", hint=hint)
+        raise UsageError(f"{path}:{number}: no text", hint=_LINE)
     return Prompt(str(value.get("id") or f"{path.stem}:{number}"), text)
 
 

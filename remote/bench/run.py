@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from ..observe import observe
 from ..picture import Picture
 from ..proofs import prove
 from ..reporting import Reporter
+from ..secrets import unauthorized
 from ..session import Session
 from . import baselines, drive, meanwhile, second
 from .assemble import Options, assemble, base
@@ -45,8 +47,15 @@ def bench(session: Session, bundle: Bundle, reporter: Reporter, options: Options
 def measure(
     session: Session, picture: Picture, checks: Sequence[Check], reporter: Reporter, options: Options
 ) -> Bench:
-    """Measure the server in the picture, whatever its checks say."""
+    """Measure the server in the picture, whatever its checks say. One that does not let us in is healthy for
+    all we know, and nothing is known of the fix."""
     _refuse_silent(session, checks)
+    drive.api_key(session.node)  # raises where it is not set
+    reply = (picture.facts.get("http") or {}).get("generate") or {}
+    if (locked_out := unauthorized(session.node, reply, os.environ)) is not None:
+        reporter.note(f"next: {locked_out.remedy}")
+        empty = base(session, picture, checks, options, options.plan.to_json())
+        return replace(empty, verdict=Verdict("inconclusive", (f"not measured: {locked_out.why}",)))
     if options.plan.client == "sglang":
         return second.opinion(session, picture, checks, reporter, options)
     warm = drive.warm_up(session, options.plan, reporter)

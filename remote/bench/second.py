@@ -207,6 +207,9 @@ def _guards(
     if prompts < len(plan.order):
         detail = f"{len(plan.order)} requests with {prompts} prompts, and it does not tell which is a repeat"
         guards.append(Guard("repeats", "spoils", detail, BOTH))
+    if after.silent is not None:
+        detail = f"after the run it did not answer any more: {after.silent}"
+        guards.append(Guard("right-server", "spoils", detail, BOTH))
     if meanwhile.other_boot(after):
         guards.append(Guard("same-boot", "spoils", "another boot in between", BOTH))
     if (why := meanwhile.not_used(after)) is not None:

@@ -60,6 +60,7 @@ class Figures(_Told):
     sglang_version: str | None = None
     histogram: list[Whole] | None = None
     server: OfServer | None = None
+    definitions: dict[str, Any] | None = None
     completion_tokens: Whole | None = None
     requests: Whole | None = None
     failed: Whole | None = None
@@ -93,7 +94,14 @@ class Fix(_Told):
     applied: bool | None = None
 
 
+class Args(_Told):
+    model_path: str | None = None
+
+
 class Guarded(_Told):
+    id: str | None = None
+    state: str | None = None
+    detail: str | None = None
     spoils: list[str] | None = None
 
 
@@ -125,6 +133,8 @@ class Run(_Told):
     runs: list[Answer] | None = None
     load: Asked | None = None
     fix: Fix | None = None
+    args: Args | None = None
+    expected: dict[str, Any] | None = None
     guards: list[Guarded] | None = None
     warm_up: Warmed | None = None
     saved_as: str | None = None

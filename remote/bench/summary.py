@@ -32,10 +32,13 @@ class Speculation:
         return self.num_steps if self.topk in (None, 1) else None
 
 
+NOT_TOLD = Speculation(None, None, None)
+
+
 def speculation(args: Mapping[str, object]) -> Speculation:
     """From arguments as `/server_info` or the log's record give them."""
     if not args.get("speculative_algorithm"):
-        return Speculation(None, None, None)
+        return NOT_TOLD
     names = ("speculative_num_draft_tokens", "speculative_num_steps", "speculative_eagle_topk")
     found = [args.get(name) for name in names]
     return Speculation(*(value if isinstance(value, int) else None for value in found))

@@ -82,7 +82,7 @@ def judge(
     the fix is in effect on this server as far as verify can tell."""
     claims = [_expected(name, summary, value, guards, spread or 0.0) for name, value in expected.items()]
     if baseline is not None and comparison is not None:
-        claims += _against(baseline, comparison, summary, guards, fix)
+        claims += _against(baseline, comparison, guards, fix)
     if not applied:
         why = "the fix is not applied" if applied is False else "it is not known whether the fix is applied"
         reasons = (f"{why}: this run measures the server as it is", *(claim.reason for claim in claims))
@@ -129,7 +129,10 @@ def _expected(name: str, summary: Summary, value: float, guards: Sequence[Guard]
         return claim("unclear", "the server reports none")
     if figure.low is None or figure.high is None:
         return claim("unclear", "too few prompts for an interval")
-    least = NEAR_EXPECTED * value
+    least, steps = NEAR_EXPECTED * value, summary.speculation.num_steps
+    if name == ACCEPT and steps is not None and steps + 1 < least:
+        # What is expected is of more steps: the best of drafts would miss it.
+        return claim("unclear", f"not judged, with num_steps {steps} no draft gives more than {steps + 1}")
     if figure.low >= least:
         return claim("reached", "reached")
     if figure.high < least:
@@ -137,24 +140,19 @@ def _expected(name: str, summary: Summary, value: float, guards: Sequence[Guard]
     return claim("unclear", _unclear(name, guards))
 
 
-def _against(
-    baseline: Baseline, comparison: Comparison, summary: Summary, guards: Sequence[Guard], fix: str
-) -> list[Claim]:
+def _against(baseline: Baseline, comparison: Comparison, guards: Sequence[Guard], fix: str) -> list[Claim]:
     """What is claimed against the baseline: a gain, or with the same fix in it, no loss."""
-    same = baseline.fix_applied is True and baseline.fix == fix
-    claims = []
-    with_accept = baseline.summary.accept_len.median is not None and summary.accept_len.median is not None
-    if with_accept:
-        low, high = (KEPT, REGRESSED) if same else (GAIN, GAIN)
-        claims.append(_ratio(ACCEPT, comparison.accept_len, baseline, guards, low, high))
+    # Where it is not known whether the fix was in it, a gain is one all the same, and no gain is no failure.
+    perhaps = baseline.fix == fix and baseline.fix_applied is not False
+    reached = KEPT if perhaps and baseline.fix_applied else GAIN
+    missed = REGRESSED if perhaps else GAIN
+    theirs, claims = baseline.summary.accept_len, []
+    if theirs.median is not None:
+        claims.append(_ratio(ACCEPT, comparison.accept_len, baseline, guards, reached, missed))
+        # The gain is in the accept length: the speed must only not be lost.
+        reached, missed = KEPT, REGRESSED if perhaps else SLOWER
     if baseline.summary.output_tok_s.median is not None:
-        if same:
-            low, high = KEPT, REGRESSED
-        elif with_accept:
-            low, high = KEPT, SLOWER
-        else:  # a baseline without speculation: the gain must show in the speed
-            low, high = GAIN, GAIN
-        claims.append(_ratio(SPEED, comparison.output_tok_s, baseline, guards, low, high))
+        claims.append(_ratio(SPEED, comparison.output_tok_s, baseline, guards, reached, missed))
     return claims
 
 
@@ -176,12 +174,16 @@ def _ratio(
     spoiled = _spoiled(name, guards)
     if spoiled:
         return claim("unclear", f"not judged, {spoiled}")
+    if ratio.median is None:
+        return claim("unclear", "the server reports none")
     if ratio.low is None or ratio.high is None:
         return claim("unclear", "too few prompts for an interval")
     if ratio.high < missed:
         return claim("missed", "SLOWER" if name == SPEED and ratio.high < 1 else "no gain")
     if ratio.low >= reached:
         return claim("reached", "a gain" if ratio.low >= GAIN else "kept")
+    if missed <= ratio.low and ratio.high < reached:
+        return claim("unclear", "no gain, and it is not known whether the fix was in effect in the baseline")
     return claim("unclear", _unclear(name, guards))
 
 

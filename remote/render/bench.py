@@ -41,13 +41,13 @@ def show(result: Bench) -> None:
 
 def _head(out: Console, result: Bench, summary: Summary) -> None:
     load, fix = result.load, result.fix
-    draft = summary.speculation.num_draft_tokens
+    draft, plain = summary.speculation.num_draft_tokens, summary.accept_len.median is None
     asked = f"{summary.requests} of {load['requests']} requests, {load['concurrency']} at once"
     out.print(
         Text.assemble(
             (result.node, "heading"),
             f": SGLang {summary.sglang_version or '?'}, {asked}, {load['max_tokens']} tokens each; ",
-            f"{draft} draft tokens" if draft else "no speculation",
+            f"{draft} draft tokens" if draft else "no speculation" if plain else "draft tokens not told",
             f"; fix {fix['name']}: {fix['state'] or 'unknown'}",
             "" if fix["applied"] else ", not in effect",
         ),

@@ -94,6 +94,7 @@ def past(found: Phase, name: str = "before", **more: Any) -> Baseline:
             Past(r.prompt_sha256, r.accept_len, r.output_tok_s, r.e2e_s, r.ttft_s, r.output_sha256)
             for r in found.requests
         ),
+        model="/models/kimi",
         fix="eagle3-embedding-capture",
         fix_applied=False,
         cached_share=cached_share(found.requests),

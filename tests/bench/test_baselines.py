@@ -50,6 +50,17 @@ def test_a_run_without_a_name_is_kept_too(xdg: Path) -> None:
     assert baselines.names() == ["incident"]
 
 
+def test_a_name_that_looks_like_a_file_is_found_where_there_is_no_such_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was among the known ones, and could not be found."""
+    monkeypatch.chdir(tmp_path)
+    baselines.keep(document(), save_as="before.json")
+    assert baselines.find("before.json").name == "before.json"
+    (tmp_path / "before.json").write_text('{"schema": 1, "summary": {"accept_len": 1.8}}')
+    assert baselines.find("before.json").summary.accept_len.median == 1.8
+
+
 def test_a_later_run_of_the_name_takes_its_place(xdg: Path) -> None:
     baselines.keep(document(), save_as="before")
     baselines.keep(document(run_id="20261130T100000Z-bbbb"), save_as="before")

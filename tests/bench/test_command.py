@@ -14,9 +14,8 @@ from remote.cli import Options
 from tests.support import free_port
 
 
-def test_a_node_that_cannot_be_reached_does_not_end_the_group(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def group(tmp_path: Path) -> Options:
+    """Two nodes, neither of which can be reached."""
     server = {"model_path": "/models/kimi", "port": 8000, "log": "/logs/server.log"}
     node = {"host": "127.0.0.1", "user": "nobody", "python": "python3", "server": "kimi"}
     inventory = tmp_path / "inventory.yaml"
@@ -27,9 +26,27 @@ def test_a_node_that_cannot_be_reached_does_not_end_the_group(
         "servers": {"kimi": server},
     }
     inventory.write_text(yaml.safe_dump(content))
+    return Options("bench", "both", str(inventory), True)
+
+
+def test_a_node_that_cannot_be_reached_does_not_end_the_group(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        commands.bench_node(Options("bench", "both", str(inventory), True), Asked())
+        commands.bench_node(group(tmp_path), Asked())
     assert ended.value.code == 3
     document = json.loads(capsys.readouterr().out)
     assert [entry["node"] for entry in document["nodes"]] == ["one", "two"]
     assert document["error"]["code"] == "connect"
+
+
+def test_one_name_is_not_given_to_the_runs_of_several_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each run took the place of the one before, and all were said to be kept there."""
+    with pytest.raises(SystemExit) as ended:
+        commands.bench_node(group(tmp_path), Asked(save_as="before"))
+    assert ended.value.code == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert "one name cannot hold the runs of 2 nodes" in error["message"]
+    assert "inv bench --save-as before-one --node one" in error["hint"]

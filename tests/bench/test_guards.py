@@ -52,6 +52,16 @@ def test_what_was_given_up_at_the_limit_did_not_fail() -> None:
     assert "8 of 12" in guard("complete", found=run).detail
 
 
+def test_a_server_that_stopped_answering_before_the_limit_is_not_judged() -> None:
+    """It hung: what it had answered until then made it effective, with exit code 0."""
+    records = [record(n, 120, 35 + n % 3, 2.0 + n / 10) for n in range(12)]
+    for each in records[8:]:
+        each["error"] = "given up: limit"
+    found = guard("complete", found=measured(records, ended="limit", elapsed_s=14.0))
+    assert found.spoils == BOTH
+    assert "8 of 12 requests, and none ended in the last 11 s" in found.detail
+
+
 def test_a_run_that_was_stopped_is_not_judged() -> None:
     found = guard("complete", found=replace(usual(), ended="cancelled"))
     assert (found.state, found.spoils) == ("spoils", BOTH)
@@ -78,6 +88,15 @@ def test_requests_that_ended_early(short: int, state: str) -> None:
     lengths = [20 if n < short else 120 for n in range(12)]
     run = measured([record(n, tokens, tokens // 3, 2.0 + n / 10) for n, tokens in enumerate(lengths)])
     assert guard("ended-early", found=run).state == state
+
+
+@pytest.mark.parametrize(("tokens", "state"), [(9, "spoils"), (31, "spoils"), (32, "ok")])
+def test_answers_that_are_too_short_by_order(tokens: int, state: str) -> None:
+    """Of 9 tokens the accept length of a draft that reaches 3.4 came out as 3 or less."""
+    run = measured([record(n, tokens, 3 + n % 2, 0.2 + n / 50) for n in range(12)])
+    found = guard("ended-early", found=run, max_tokens=tokens)
+    assert found.state == state
+    assert ("--max-tokens" in found.detail) == (state == "spoils")
 
 
 @pytest.mark.parametrize(("looping", "state"), [(0, "ok"), (2, "shown"), (6, "spoils")])
@@ -175,6 +194,13 @@ def test_the_wrong_server_on_the_port() -> None:
     assert guard("right-server", meanwhile=quiet(model_path="/models/other")).spoils == BOTH
     assert guard("right-server", version="0.5.10").spoils == BOTH
     assert guard("right-server", meanwhile=quiet(model_path=None)).state == "unknown"
+
+
+def test_a_server_that_no_longer_answers_after_the_run() -> None:
+    """It froze within the run, a moment before the time limit: effective, with exit code 0."""
+    found = guard("right-server", meanwhile=quiet(model_path=None, info=None, silent="timeout"))
+    assert found.spoils == BOTH
+    assert "did not answer any more: timeout" in found.detail
 
 
 def test_somebody_changes_the_node() -> None:

@@ -133,3 +133,20 @@ def test_the_older_name_of_the_servers_account() -> None:
     assert found.model_path == "/models/kimi"
     broken = {"server_info": {"status": 200, "body": "<html>"}}
     assert read(facts(http=broken)).info is None
+
+
+@pytest.mark.parametrize(
+    ("http", "silent"),
+    [
+        (
+            {name: {"status": None, "error": "timeout"} for name in ("server_info", "get_server_info")},
+            "timeout",
+        ),
+        ({"server_info": {"status": 401}, "get_server_info": {"status": None, "error": "timeout"}}, None),
+        ({}, None),
+    ],
+)
+def test_a_server_that_answers_nothing_is_silent_and_one_that_refuses_is_not(
+    http: dict[str, Any], silent: str | None
+) -> None:
+    assert assemble({"http": http}, None, Mark(None, None, None), frozenset()).silent == silent

@@ -40,9 +40,24 @@ def test_json_lines_and_text(tmp_path: Path) -> None:
     assert [(p.id, p.text) for p in prompts.load(str(text))] == [("mine:1", "one"), ("mine:3", "two")]
 
 
+def test_a_mark_in_front_is_no_part_of_the_first_prompt(tmp_path: Path) -> None:
+    """With it the first line began with no brace, and all lines were sent as they stand, JSON and all."""
+    path = tmp_path / "mine.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"id": "a", "text": "one"}\r\n{"id": "b", "text": "two"}\r\n')
+    assert [(p.id, p.text) for p in prompts.load(str(path))] == [("a", "one"), ("b", "two")]
+
+
+def test_text_in_brackets_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text("[INST] one [/INST]\n[INST] two [/INST]\n")
+    assert [p.text for p in prompts.load(str(path))] == ["[INST] one [/INST]", "[INST] two [/INST]"]
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
+        ('[\n{"id": "a", "text": "one"},\n{"id": "b", "text": "two"}\n]\n', "is one JSON list"),
+        ('["one", "two"]', "is one JSON list"),
         ("", "holds no prompt"),
         ("  \n", "holds no prompt"),
         ('{"id": "a"}', ":1: no text"),

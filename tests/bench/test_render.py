@@ -92,3 +92,12 @@ def test_without_speculation_the_accept_length_is_unknown(capsys: pytest.Capture
     text = printed(found, capsys)
     assert "no speculation" in text
     assert "accept length unknown" in text
+
+
+def test_draft_tokens_that_the_server_does_not_tell_are_not_no_speculation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = measured([record(n, 120, 35 + n, 2.0 + n / 10) for n in range(8)])
+    text = printed(judged(empty(), run, summary.summarise(run, None, "0.5.9"), guards=()), capsys)
+    assert "draft tokens not told" in text
+    assert "no speculation" not in text

@@ -16,6 +16,7 @@ from remote.bench import around, baselines, drive, run, warmup
 from remote.bench.assemble import Options
 from remote.bench.command import Asked, interrupted, options_of
 from remote.bench.plan import Plan, plan
+from remote.bench.prompts import warm_up
 from remote.bench.result import Bench
 from remote.checks import Check, failed
 from remote.errors import ExitCode, InterruptedByUser, UnhealthyError, UsageError
@@ -279,6 +280,17 @@ def test_a_lock_of_our_own_command_is_nobody_elses(
     assert guard.state == state
 
 
+def test_a_server_that_does_not_let_us_in_is_not_called_unhealthy(tmp_path: Path, prompts: str) -> None:
+    """`inv verify` and `inv health` say whose key is wrong; `inv bench` said 6, and to look at its health."""
+    with place(tmp_path) as here:
+        here.picture.facts["http"]["generate"] = {"status": 401, "body": ""}  # type: ignore[index]
+        found = here.measure(Options(asked(prompts)))
+        assert here.server.seen == []
+    assert found.summary is None
+    assert found.exit_code == ExitCode.UNDETERMINED
+    assert "the server wants an API key" in found.verdict.reasons[0]
+
+
 def test_the_api_key_goes_along_and_is_kept_nowhere(
     tmp_path: Path, prompts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,7 +358,9 @@ def test_options_are_judged_before_any_node_is_reached(prompts: str) -> None:
         "prompts:2",
         "prompts:3",
     )
-    for wrong in (Asked(baseline="nothing-like-it"), Asked(save_as="../x"), Asked(prompts="/none")):
+    wrongs = (Asked(baseline="nothing-like-it"), Asked(save_as="../x"), Asked(prompts="/none"))
+    # A variable of the shell that is not set: without its baseline the run could be effective all the same.
+    for wrong in (*wrongs, Asked(baseline=""), Asked(save_as="")):
         with pytest.raises(UsageError):
             options_of(wrong)
 
@@ -367,6 +381,26 @@ def test_around_a_deploy_the_second_run_is_held_against_the_first(tmp_path: Path
     assert accept.outcome in ("reached", "unclear"), accept.reason
     assert both.exit_code == both.after.exit_code
     assert set(both.to_json()) == {"before", "after"}
+
+
+def test_a_run_before_that_measured_nothing_does_not_end_the_deploy(tmp_path: Path, prompts: str) -> None:
+    """The old server died after its warm-up: as a baseline that run was an error, after the deploy."""
+    answered = [True]
+
+    def script(exchange: Exchange) -> None:
+        if answered[0] or exchange.body["text"] == warm_up().text:
+            answer(exchange, tmp_path / "server.log")
+
+    with place(tmp_path, script) as here:
+        args = (here.session, here.picture, here.checks, Silent(), asked(prompts))
+        answered[0] = False
+        first = around.before(*args)
+        answered[0] = True
+        both = around.after(*args, first)
+    assert both.before is not None
+    assert both.before.requests == ()
+    assert both.after is not None
+    assert both.after.baseline is None
 
 
 def test_a_deploy_that_failed_its_checks_is_not_measured(tmp_path: Path, prompts: str) -> None:

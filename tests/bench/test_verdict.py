@@ -124,6 +124,33 @@ def test_other_numbers_of_steps_are_not_compared() -> None:
     assert "num_steps 1, not 5" in found.reasons[0]
 
 
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        ("/models/llama", "the baseline is of another model, /models/llama"),
+        ("/elsewhere/kimi/", None),
+        (None, None),
+    ],
+)
+def test_figures_of_another_model_are_not_compared(model: str | None, why: str | None) -> None:
+    """A colleague's file, or one name for all servers: 1.5 of another model made a gain of anything."""
+    now, base = usual(length=3.4, speed=120), replace(past(usual(length=1.5, speed=55)), model=model)
+    for load in (base.load, Load(None, None, None, None)):
+        found = compare(now, summarised(now), LOAD, 0.0, replace(base, load=load), "/models/kimi")
+        assert found.accept_len.why_not == why
+        assert (found.output_tok_s.why_not == why) == (why is not None or load is base.load)
+        assert found.output_tok_s.untold == (why is None and load is not base.load)
+
+
+def test_a_number_of_steps_that_only_the_baseline_tells_is_not_taken_for_the_same() -> None:
+    now, base = usual(length=3.4), past(usual(length=1.4))
+    blind = replace(summarised(now), speculation=Speculation(None, None, None))
+    found = compare(now, blind, LOAD, 0.0, base).accept_len
+    assert found.why_not == "the baseline ran with num_steps 5, and the server does not tell its own"
+    by_hand = replace(base, summary=replace(base.summary, speculation=Speculation(None, None, None)))
+    assert compare(now, blind, LOAD, 0.0, by_hand).accept_len.why_not is None
+
+
 def test_a_baseline_that_was_spoiled_itself_judges_nothing() -> None:
     found = judged(usual(length=3.4), replace(past(usual(length=1.5)), spoiled=BOTH))
     assert found.word == "inconclusive"
@@ -154,12 +181,47 @@ def test_against_the_same_fix_it_is_enough_not_to_be_worse() -> None:
     assert judged(usual(length=3.4), other).word == "ineffective"
 
 
+def test_against_a_baseline_that_may_have_the_fix_no_gain_is_no_failure() -> None:
+    """Its verify could not tell (`applied` is null): with the fix in both runs the figures are the same."""
+    base = replace(past(usual(length=3.4)), fix_applied=None)
+    found = judged(usual(length=3.4), base)
+    assert found.word == "inconclusive"
+    assert "not known whether the fix was in effect in the baseline" in found.reasons[0]
+    assert judged(usual(length=2.9), base).word == "ineffective"
+    assert judged(usual(length=3.8), base).word == "effective"
+    # One that was written by hand names no fix, and is of a server without.
+    assert judged(usual(length=3.4), replace(base, fix=None)).word == "ineffective"
+
+
+def test_an_accept_length_that_the_server_no_longer_reports_is_not_passed_over() -> None:
+    plain = measured([record(n, 120, None, 1.0 + n / 100) for n in range(8)])
+    base = past(usual(length=3.4, speed=50))
+    for known in (base, replace(base, summary=replace(base.summary, output_tok_s=Figure(None)))):
+        found = judged(plain, known)
+        assert (found.word, found.exit_code) == ("inconclusive", ExitCode.UNDETERMINED)
+        assert "reports none" in found.reasons[0]
+        blind = replace(summarised(plain), speculation=Speculation(None, None, None))
+        assert compare(plain, blind, LOAD, 0.0, known).accept_len.why_not is None
+
+
 @pytest.mark.parametrize(
     ("length", "word"), [(3.4, "effective"), (3.2, "effective"), (1.5, "ineffective"), (3.06, "inconclusive")]
 )
 def test_what_training_promised(length: float, word: str) -> None:
     found = judged(usual(24, length=length), expected={ACCEPT: 3.4})
     assert found.word == word, found.reasons
+
+
+def test_what_no_draft_could_reach_is_not_missed() -> None:
+    """3.4 is of five steps: with one, a draft as good as in training gives 1.77, which was ineffective."""
+    now = usual(24, length=1.77)
+    for steps, word in ((1, "inconclusive"), (2, "inconclusive"), (3, "ineffective")):
+        figures = replace(summarised(now), speculation=Speculation(steps + 1, steps, 1))
+        found = judge(figures, (), {ACCEPT: 3.4}, None, None, spread=0.0, applied=True, fix=FIX)
+        assert found.word == word, steps
+        assert (f"with num_steps {steps} no draft gives more than {steps + 1}" in found.reasons[0]) == (
+            steps < 3
+        )
 
 
 def test_an_expected_speed() -> None:

@@ -111,6 +111,11 @@ def test_damaged_files_are_no_runs(tmp_path: Path) -> None:
     (tmp_path / "d.json").write_text(json.dumps({**before(), "runs": [1.8]}))
     (tmp_path / "e.json").write_text(json.dumps({**before(), "summary": {"accept_len": "long"}}))
     (tmp_path / "f.json").write_text(json.dumps({**before(), "comparison": {"accept_len": {"ratio": "2"}}}))
+    (tmp_path / "g.json").write_text(json.dumps({**before(), "expected": [3.4]}))
+    (tmp_path / "h.json").write_text(json.dumps({**before(), "guards": [{"state": ["ok"]}]}))
+    (tmp_path / "i.json").write_text(
+        json.dumps({**before(), "summary": {"accept_len": 2, "definitions": []}})
+    )
     (each,) = kept(tmp_path)
     assert each["kept"] == str(tmp_path / "a.json")
     assert kept(tmp_path / "nowhere") == []

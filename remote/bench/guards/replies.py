@@ -10,8 +10,13 @@ from ..repeats import by_prompt, means
 from .kinds import BOTH, LEAST_PROMPTS, SPEED, Guard, Seen
 
 FAILED_SHARE = 0.05
+# A server that gives no answer for so many times as long as the longest one took has stopped.
+SILENT_TIMES = 3.0
 # A request that ended before a quarter of its tokens, and how many such requests spoil a run.
 SHORT_SHARE, SHORT_REQUESTS = 0.25, 0.5
+# Of n tokens the first needs no verification and the last ones are cut off: the accept length is off by some
+# 1 / n, and takes few values. Of 9 tokens a good draft's is 2.25 or 3, whatever it accepts.
+FEWEST_TOKENS = 32
 REPEATED, REPEATING_REQUESTS = 0.5, 0.2
 # An accept length this near to its maximum is no draft's merit, in so many of the requests.
 NEAR_MAXIMUM, MAXIMAL_REQUESTS = 0.98, 0.5
@@ -33,7 +38,11 @@ def complete(seen: Seen) -> Guard:
     if prompts < LEAST_PROMPTS:
         return Guard("complete", "spoils", f"{done}: fewer than {LEAST_PROMPTS} prompts say too little", BOTH)
     if phase.ended == "limit":
-        return Guard("complete", "shown", f"the time limit came after {done}")
+        detail = f"the time limit came after {done}"
+        silent_s = phase.elapsed_s - max(r.began_s + r.e2e_s for r in phase.requests)
+        if silent_s > SILENT_TIMES * max(r.e2e_s for r in phase.requests):
+            return Guard("complete", "spoils", f"{detail}, and none ended in the last {silent_s:.0f} s", BOTH)
+        return Guard("complete", "shown", detail)
     return Guard("complete", "ok", done)
 
 
@@ -51,13 +60,17 @@ def failed(seen: Seen) -> Guard:
 
 def early(seen: Seen) -> Guard:
     """Requests that ended before --max-tokens: natural ends are fine, very short answers measure little."""
-    requests = seen.phase.requests
+    requests, least = seen.phase.requests, max(round(SHORT_SHARE * seen.max_tokens), FEWEST_TOKENS)
     ended = [r for r in requests if (r.completion_tokens or 0) < seen.max_tokens]
-    short = [r for r in requests if (r.completion_tokens or 0) < SHORT_SHARE * seen.max_tokens]
-    if not ended:
+    short = [r for r in requests if (r.completion_tokens or 0) < least]
+    if seen.max_tokens < least:
+        detail = f"{len(short)} of {len(requests)} answers have fewer than {least} tokens: they tell little"
+        detail += f" (--max-tokens is {seen.max_tokens})"
+    elif ended:
+        detail = f"{len(ended)} of {len(requests)} ended before {seen.max_tokens} tokens,"
+        detail += f" {len(short)} of them before {least}"
+    else:
         return Guard("ended-early", "ok", f"every request gave {seen.max_tokens} tokens")
-    detail = f"{len(ended)} of {len(requests)} ended before {seen.max_tokens} tokens, {len(short)} of them"
-    detail += f" before {SHORT_SHARE * seen.max_tokens:.0f}"
     if len(short) > SHORT_REQUESTS * len(requests):
         return Guard("ended-early", "spoils", detail, BOTH)
     return Guard("ended-early", "shown", detail)

@@ -29,6 +29,9 @@ def right_server(seen: Seen) -> Guard:
     if seen.version and seen.installed and seen.version != seen.installed:
         detail = f"it says SGLang {seen.version}, installed is {seen.installed}"
         return Guard("right-server", "spoils", detail, BOTH)
+    if seen.meanwhile.silent is not None:
+        detail = f"after the run it did not answer any more: {seen.meanwhile.silent}"
+        return Guard("right-server", "spoils", detail, BOTH)
     if model is None:
         return Guard("right-server", "unknown", "it does not tell what it serves")
     return Guard("right-server", "ok", model)
