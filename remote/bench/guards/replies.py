@@ -16,7 +16,7 @@ SILENT_TIMES = 3.0
 SHORT_SHARE, SHORT_REQUESTS = 0.25, 0.5
 # Of n tokens the first needs no verification and the last ones are cut off: the accept length is off by some
 # 1 / n, and takes few values. Of 9 tokens a good draft's is 2.25 or 3, whatever it accepts.
-FEWEST_TOKENS = 32
+FEWEST_TOKENS = 16
 REPEATED, REPEATING_REQUESTS = 0.5, 0.2
 # An accept length this near to its maximum is no draft's merit, in so many of the requests.
 NEAR_MAXIMUM, MAXIMAL_REQUESTS = 0.98, 0.5
