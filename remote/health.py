@@ -7,7 +7,6 @@ does not tell of the start at all, /health takes the place of the line.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from .intent import endpoint, expected_ranks
 from .inventory import Node
 from .observe import generate_request
 from .pending import Pending
-from .picture import outcome
+from .picture import generated, outcome
 from .reporting import Reporter
 from .running import Boot
 from .session import Session
@@ -156,11 +155,8 @@ def _generated(session: Session, boot: Boot, watched: Watched) -> tuple[str, sec
         timeout_s=GENERATE_TIMEOUT_S + 10,
     )["generate"]
     if reply.get("status") == 200:
-        try:
-            tokens = json.loads(reply["body"])["meta_info"]["completion_tokens"]
-        except (ValueError, KeyError, TypeError):
-            tokens = 0
-        if tokens:
+        tokens = generated(reply) or 0
+        if tokens > 0:
             return f"generated {tokens} tokens in {reply['elapsed_s']:.1f} s", None
     refused = secrets.unauthorized(node, reply, os.environ)
     if refused is not None:

@@ -6,6 +6,7 @@ could not be read is `{"error": {"kind", "message"}}`; asking it for a value giv
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,15 @@ def outcome(reply: Facts) -> str:
     if reply.get("error") == "timeout":
         return f"no answer within {elapsed_s:.0f} s"
     return str(reply.get("error") or "no answer")
+
+
+def generated(reply: Facts) -> int | None:
+    """How many tokens a reply of /generate says came back; None where it is not one of /generate."""
+    try:
+        tokens = json.loads(reply["body"])["meta_info"]["completion_tokens"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) else None
 
 
 @dataclass(frozen=True)

@@ -203,6 +203,9 @@ def test_no_progress_is_the_limit_and_progress_moves_it() -> None:
     "answer",
     [
         {"status": 200, "elapsed_s": 0.1, "body": json.dumps({"meta_info": {"completion_tokens": 0}})},
+        {"status": 200, "elapsed_s": 0.1, "body": json.dumps({"meta_info": {"completion_tokens": "x"}})},
+        {"status": 200, "elapsed_s": 0.1, "body": json.dumps({"meta_info": {"completion_tokens": -1}})},
+        {"status": 200, "elapsed_s": 0.1, "body": json.dumps({"meta_info": {"completion_tokens": True}})},
         {"status": 200, "elapsed_s": 0.1, "body": "no json"},
         {"status": 503, "elapsed_s": 20.0, "body": ""},
         {"status": None, "error": "no answer within 60 s", "elapsed_s": 60.0},

@@ -11,7 +11,7 @@ from remote.proofs.health import generate
 from remote.render.status import show, show_several
 from remote.runbook import of_check
 from remote.status import Status, judge
-from tests import changes, pictures
+from tests import changes, fact_faults, pictures
 
 
 def told(*wanted: changes.Change) -> Status:
@@ -90,6 +90,16 @@ def test_the_record_of_a_deploy_tells_who_made_it(
 def test_a_server_that_does_not_answer_is_sick() -> None:
     result = told(changes.hangs)
     assert (result.state, result.why) == ("sick", "2 of 2 ranks alive, /generate: no answer within 60 s")
+
+
+@pytest.mark.parametrize(
+    "change", [fact_faults.no_tokens, fact_faults.tokens_told("x"), fact_faults.not_sglang]
+)
+def test_a_server_that_answers_200_without_a_token_is_sick(change: changes.Change) -> None:
+    assert (told(change).state, told(change).why) == (
+        "sick",
+        "2 of 2 ranks alive, /generate: 200 after 0.2 s, no tokens",
+    )
 
 
 @pytest.mark.parametrize("written", [[pictures.BOOT_LOG], ["/tmp/other.log"], []])
