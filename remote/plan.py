@@ -14,7 +14,7 @@ from . import secrets
 from .checks import Check
 from .errors import RefusedError, UsageError
 from .fixes import FileState
-from .intent import expected_ranks, model_config_path, spanned_nodes, uses_no_gpu, wanted_args
+from .intent import expected_ranks, model_config_path, spanned_nodes, speculative_args, uses_no_gpu
 from .inventory import Node
 from .ownership import Process
 from .picture import Picture
@@ -138,7 +138,7 @@ def refuse_adjusted_arguments(picture: Picture) -> None:
     node = picture.node
     found = speculation.normalise(
         picture.version,
-        wanted_args(node.server),
+        speculative_args(node.server),
         env=secrets.environment_of(node.server, os.environ),
         draft_architectures=picture.draft_architectures,
     )

@@ -13,7 +13,7 @@ from remote.checks import unknown
 from remote.errors import ExitCode, RefusedError, UsageError
 from remote.inventory import command
 from remote.picture import Picture
-from remote.plan import Plan, build
+from remote.plan import Plan, build, refuse_adjusted_arguments
 from remote.proofs import prove
 from tests import pictures
 from tests.fact_faults import (
@@ -227,6 +227,19 @@ def test_arguments_that_sglang_would_change_are_refused_with_the_values() -> Non
     with pytest.raises(UsageError, match=r"speculative_num_draft_tokens 6 would become 2") as caught:
         build(found, prove(found))
     assert caught.value.exit_code == ExitCode.USAGE
+
+
+def test_arguments_by_reference_are_those_that_are_set_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`${STEPS}` was refused as no whole number, whatever it was."""
+    found = with_args(picture(), **{"speculative-num-steps": "${STEPS}"})
+    monkeypatch.setenv("STEPS", "5")
+    refuse_adjusted_arguments(found)
+    monkeypatch.setenv("STEPS", "1")
+    with pytest.raises(UsageError, match=r"speculative_num_draft_tokens 6 would become 2"):
+        refuse_adjusted_arguments(found)
+    monkeypatch.delenv("STEPS")
+    with pytest.raises(UsageError, match=r"wants \$\{STEPS\}, which is not set"):
+        refuse_adjusted_arguments(found)
 
 
 @pytest.mark.parametrize(
