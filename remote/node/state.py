@@ -19,7 +19,7 @@ import os
 
 from . import lock
 from .about import default_state_dir
-from .base import OpError, changes
+from .base import OpError, notes
 from .fsio import absolute, identifier, op_error, read_bytes, replace, sha256, sync_directory, write_new
 
 TYPE_CHECKING = False
@@ -222,7 +222,7 @@ def journal_read(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     return {"entries": ctx.state.journal_tail(int(params.get("limit") or 50))}
 
 
-@changes
+@notes
 def journal_append(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """{entries} -> {appended}. An entry without a time gets the node's."""
     for entry in params["entries"]:
