@@ -363,7 +363,7 @@ def test_without_a_terminal_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> 
         ("compile", ExitCode.REFUSED),
         ("missing", ExitCode.REFUSED),
         ("internal", ExitCode.BUG),
-        ("not-locked", ExitCode.BUG),
+        ("not-locked", ExitCode.LOCKED),
     ],
 )
 def test_what_fails_on_the_node_has_the_contracts_code(kind: str, code: ExitCode) -> None:
