@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import islice
 
 from . import lock
 from .about import default_state_dir
@@ -24,6 +25,7 @@ from .fsio import absolute, identifier, op_error, read_bytes, replace, sha256, s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from .base import Context
@@ -177,22 +179,36 @@ class State:
 
     def journal_tail(self, limit: int) -> list[dict[str, Any]]:
         """The last `limit` entries, oldest first. A damaged line is {"unreadable": its beginning}."""
-        path = self.path("journal.jsonl")
-        text = b""
+        newest = islice(self._lines_newest_first(), limit)
+        return [_entry(line) for line in newest][::-1]
+
+    def last_purge(self) -> float | None:
+        """When bytecode was last purged, however many entries ago that is; None when none ever was."""
+        for line in self._lines_newest_first():
+            entry = _entry(line) if b'"purge"' in line else {}
+            if (entry.get("op"), entry.get("phase")) == ("purge", "begin") and "time" in entry:
+                return float(entry["time"])
+        return None
+
+    def _lines_newest_first(self) -> Iterator[bytes]:
+        """The journal's lines, read from its end and no further than they are asked for. OpError."""
+        path, text = self.path("journal.jsonl"), b""
         try:
             with open(path, "rb") as file:
                 position = file.seek(0, os.SEEK_END)
-                while position and text.count(b"\n") <= limit:
+                while position:
                     step = min(_TAIL_BLOCK, position)
                     position -= step
                     file.seek(position)
-                    text = file.read(step) + text
+                    # What precedes the first line feed may begin in the block before this one.
+                    text, *lines = (file.read(step) + text).split(b"\n")
+                    yield from (line for line in reversed(lines) if line.strip())
         except (FileNotFoundError, NotADirectoryError):
-            return []
+            return
         except OSError as error:
             raise op_error(error, path) from None
-        lines = [line for line in text.split(b"\n") if line.strip()]
-        return [_entry(line) for line in lines[max(0, len(lines) - limit) :]]
+        if text.strip():
+            yield text
 
 
 def _entry(line: bytes) -> dict[str, Any]:
@@ -204,7 +220,10 @@ def _entry(line: bytes) -> dict[str, Any]:
 
 
 def state(_params: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """{} -> {dir, exists, lock, lock_alive, deploys, boots, interrupted, journal_tail}."""
+    """{} -> {dir, exists, lock, lock_alive, deploys, boots, interrupted, journal_tail, purged}.
+
+    purged: when bytecode was last purged, in seconds since the epoch, or null.
+    """
     store: State = ctx.state
     return {
         "dir": store.dir,
@@ -214,6 +233,7 @@ def state(_params: dict[str, Any], ctx: Context) -> dict[str, Any]:
         "boots": store.latest("boots", 20),
         "interrupted": store.interrupted(),
         "journal_tail": store.journal_tail(50),
+        "purged": store.last_purge(),
     }
 
 

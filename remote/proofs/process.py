@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 from ..checks import Check, Evidence, failed, passed, unknown
 from ..intent import expected_ranks
@@ -149,7 +148,8 @@ def after_fix(picture: Picture) -> Check:
             id, expected, "no file of the bundle was found", remedy=f"inv fixes --node {picture.node.name}"
         )
     changes = [(ctime_ns / 1e9, path) for path, ctime_ns in changed.items()]
-    last, what = max([*changes, *((when, PURGED) for when in _purges(picture))])
+    purged = picture.section("state").get("purged")
+    last, what = max([*changes, *([] if purged is None else [(purged, PURGED)])])
     seen = Evidence(what, f"changed {_clock(last)}")
     if what == PURGED:
         seen = Evidence("the node's journal", f"{PURGED} purged {_clock(last)}")
@@ -204,13 +204,6 @@ def _why_unseen(path: str, fact: Facts) -> str:
     if "error" in fact:
         return str(fact["error"]["message"])
     return f"{path} is not there"
-
-
-def _purges(picture: Picture) -> Iterator[float]:
-    """When bytecode that was or might have been stale was removed, in seconds since the epoch."""
-    for entry in picture.journal:
-        if entry.get("op") == "purge" and entry.get("phase") == "begin" and "time" in entry:
-            yield float(entry["time"])
 
 
 def _clock(epoch_s: float) -> str:

@@ -27,6 +27,7 @@ def test_reading_makes_nothing(probe: Probe, tmp_path: Path) -> None:
         "boots": [],
         "interrupted": [],
         "journal_tail": [],
+        "purged": None,
     }
     assert state_module.history({"limit": 3}, probe.ctx) == {"journal": [], "deploys": [], "boots": []}
     assert not (tmp_path / "state").exists()
@@ -112,6 +113,19 @@ def test_two_writers_never_mix(probe: Probe) -> None:
     assert len(entries) == 100
     for who in range(2):
         assert [e["n"] for e in entries if e["who"] == who] == list(range(50))
+
+
+def test_the_last_purge_is_found_however_many_entries_follow_it(probe: Probe) -> None:
+    """Fifty notes of benchmarks hid it, and a server that had loaded stale bytecode passed."""
+    assert state_module.state({}, probe.ctx)["purged"] is None
+    probe.state.journal({"op": "purge", "phase": "begin", "time": 5.0})
+    probe.state.journal({"op": "purge", "phase": "begin", "time": 7.0})
+    probe.state.journal({"op": "purge", "phase": "end", "time": 8.0})
+    for n in range(300):
+        probe.state.journal({"action": "bench", "detail": "purge " * 60, "time": 10.0 + n})
+    found = state_module.state({}, probe.ctx)
+    assert found["purged"] == 7.0
+    assert [entry["time"] for entry in found["journal_tail"]] == [260.0 + n for n in range(50)]
 
 
 def test_operations_on_the_journal(probe: Probe) -> None:
