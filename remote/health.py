@@ -88,12 +88,13 @@ def wait_ready(
     boot: Boot,
     reporter: Reporter,
     *,
+    way_back: str = "",
     clock: Callable[[], float] = time.monotonic,
 ) -> Done:
     """Follow the boot on the node until it is ready; UnhealthyError with the first cause when not.
 
     Gives up only after `ready_timeout_s` without any progress in the log: loading a model of 1 TB
-    takes long, and graph capture of 22 minutes has been reported (case 024).
+    takes long, and graph capture of 22 minutes has been reported (case 024). `way_back` is added to the hint.
     """
     node = session.node
     want, limit_s = expected_ranks(node.server), node.server.ready_timeout_s
@@ -124,7 +125,7 @@ def wait_ready(
             if watched.dead or watched.state.failure or ended:
                 # The last lines of a dying server explain it: take what the node still sends.
                 _drain(pending, clock)
-                raise _failed(node, boot, watched)
+                raise _failed(node, boot, watched, way_back)
             if clock() - watched.last_progress_s > limit_s:
                 raise _stuck(node, boot, watched, limit_s)
     finally:
@@ -169,13 +170,13 @@ def _generated(session: Session, boot: Boot, watched: Watched) -> tuple[str, sec
     )
 
 
-def _failed(node: Node, boot: Boot, watched: Watched) -> UnhealthyError:
+def _failed(node: Node, boot: Boot, watched: Watched, way_back: str) -> UnhealthyError:
     failure = watched.state.failure or watched.state.suspect or failures.first_cause(watched.log)
     cause = f"{failure.code}: {failure.cause}" if failure else (watched.dead or "no cause in the log")
     how = f" ({watched.dead})" if watched.dead else ""
     return UnhealthyError(
         f"{node.name}: the server did not become ready, it failed while {_stage(watched)}{how}: {cause}",
-        hint=f"inv logs --errors --node {node.name}, or go back: inv rollback --node {node.name}",
+        hint=f"inv logs --errors --node {node.name}{way_back}",
         node=node.name,
         data={"boot_id": boot.boot_id, "log": boot.log, "failure": failure.code if failure else None},
     )

@@ -223,17 +223,22 @@ def test_a_bug_in_one_nodes_json_does_not_hide_the_others(capsys: pytest.Capture
         assert said in told.err
 
 
-def test_a_server_that_came_up_and_does_not_generate_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("replaces", [True, False])
+def test_a_server_that_came_up_and_does_not_generate_is_an_error(
+    capsys: pytest.CaptureFixture[str], replaces: bool
+) -> None:
     """The deploy's 6 comes from a check of its result."""
     silent = Check("health.generate", "fail", "tokens", "no answer within 30 s", remedy="inv restart")
     picture = pictures.picture(pictures.healthy())
-    done = Deployed("blackwell", "d1", (), (silent,), picture, dry_run=False)
+    pushed = {"id": "push-code", "changed": replaces, "detail": ""}
+    done = Deployed("blackwell", "d1", (pushed,), (silent,), picture, dry_run=False)
     assert cli.finish(JSON, [Outcome("blackwell", done, None)]) == ExitCode.UNHEALTHY
     captured = capsys.readouterr()
     found = json.loads(captured.out)
     assert found["error"]["code"] == "unhealthy"
     assert "blackwell" in found["error"]["message"]
-    assert "inv rollback --node blackwell" in found["error"]["hint"]
+    # Where it replaced nothing, a rollback would undo an earlier deploy.
+    assert ("inv rollback --node blackwell" in found["error"]["hint"]) is replaces
     assert found["nodes"][0]["checks"][0]["id"] == "health.generate"
     assert "no answer within 30 s" in captured.err
 

@@ -165,7 +165,7 @@ def test_the_end_of_the_launcher_is_told_at_once_with_the_first_cause() -> None:
     assert "gpu-oom" in caught.value.message
     assert "exit status 1" in caught.value.message
     assert "blackwell" in caught.value.message
-    assert "inv rollback" in caught.value.hint
+    assert "inv logs --errors" in caught.value.hint
 
 
 def test_a_launcher_that_ends_without_a_word_is_no_success() -> None:
