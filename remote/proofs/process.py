@@ -134,7 +134,9 @@ def after_fix(picture: Picture) -> Check:
     their bytecode, the draft's configuration and its weights.
 
     The change time counts (ctime), not the modification time: that one can be set back. Bytecode that was
-    purged since leaves no trace but in the journal: the server may have loaded it.
+    purged since leaves no trace but in the journal: the server may have loaded it. What shadowed a module and
+    was removed by hand leaves none: its directory's time would also tell of an editor's swap file, and of the
+    __pycache__ that the server itself makes there when it first starts.
     """
     id, expected = "process.after_fix", "the server started after the fix was put in place"
     owned = _ownership(picture)
