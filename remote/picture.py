@@ -58,6 +58,14 @@ class ConfigFile:
     text: bytes | None
     state: ConfigState | None
 
+    @property
+    def problem(self) -> str:
+        """Why there is no text of it."""
+        if self.facts.get("exists") is False:
+            return "does not exist"
+        why = (self.facts.get("error") or {}).get("message") or self.facts.get("problem")
+        return "could not be read" + (f": {why}" if why else "")
+
 
 @dataclass(frozen=True)
 class Picture:

@@ -217,10 +217,9 @@ def config_writes(picture: Picture) -> tuple[Write, ...]:
             node=node.name,
         )
     if config.state is None or config.text is None:
-        problem = "does not exist" if not config.facts.get("exists") else "could not be read"
         raise RefusedError(
-            f"{node.name}: {config.path} {problem}",
-            hint=f"check draft_model_path of server '{node.server_name}' in the inventory",
+            f"{node.name}: {config.path} {config.problem}",
+            hint=f"look at it there, and at draft_model_path of server '{node.server_name}' in the inventory",
             node=node.name,
         )
     if config.state.state == "misfit":

@@ -210,6 +210,26 @@ def test_a_missing_draft_is_refused() -> None:
         plan(facts)
 
 
+def test_a_config_that_has_no_text_is_refused_with_the_reason() -> None:
+    """One byte of Latin-1 in it was replaced by three others, far from what the bundle sets."""
+    facts = healthy()
+    facts["configs"][DRAFT].update(text=None, problem="byte 7 is not UTF-8")
+    with pytest.raises(RefusedError, match=f"{DRAFT} could not be read: byte 7 is not UTF-8"):
+        plan(facts)
+    verdict = {check.id: check for check in prove(picture(facts))}["config.values"]
+    assert (verdict.verdict, verdict.observed) == (
+        "unknown",
+        f"{DRAFT} could not be read: byte 7 is not UTF-8",
+    )
+
+
+def test_a_config_that_may_not_be_read_is_not_said_to_be_missing() -> None:
+    facts = healthy()
+    facts["configs"][DRAFT] = {"error": {"kind": "permission", "message": f"{DRAFT}: Permission denied"}}
+    verdict = {check.id: check for check in prove(picture(facts))}["config.values"]
+    assert (verdict.verdict, "Permission denied" in verdict.observed) == ("unknown", True)
+
+
 def test_a_linked_config_is_replaced_and_not_written_through() -> None:
     facts = healthy()
     facts["configs"][DRAFT].update(symlink="../../blobs/abc", text=config([2, 30, 58]))
