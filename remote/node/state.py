@@ -97,7 +97,11 @@ class State:
             return {"unreadable": op_error(error, path).message}
         except ValueError as error:
             return {"unreadable": f"{path}: {error}"}
-        return record if isinstance(record, dict) else {"unreadable": f"{path}: not a JSON object"}
+        if not isinstance(record, dict):
+            return {"unreadable": f"{path}: not a JSON object"}
+        if parts[0] == "deploys" and not _tells_files(record, parts[1]):
+            return {"unreadable": f"{path}: not the record of that deploy"}
+        return record
 
     def write_record(self, record: dict[str, Any], *parts: str) -> None:
         """Replace one JSON record, durably and at once. OpError."""
@@ -209,6 +213,19 @@ class State:
             raise op_error(error, path) from None
         if text.strip():
             yield text
+
+
+def _tells_files(record: dict[str, Any], deploy_id: str) -> bool:
+    """Does it tell of each file what putting it back needs (originals.py)?"""
+    try:
+        entries = [*record.get("files", ()), *(record.get("pending") or ())]
+        texts = [entry[key] for entry in entries for key in ("named", "path", "staged", "after_sha256")]
+        texts += [entry["original"]["kind"] for entry in entries]
+        return all(isinstance(text, str) for text in texts) and (
+            not entries or record["deploy_id"] == deploy_id
+        )
+    except (KeyError, TypeError):
+        return False
 
 
 def _entry(line: bytes) -> dict[str, Any]:

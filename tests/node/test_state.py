@@ -7,6 +7,7 @@ import multiprocessing
 import stat
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,28 @@ def test_directory_is_private(probe: Probe, tmp_path: Path) -> None:
     for made in (tmp_path / "state", tmp_path / "state/boots", tmp_path / "state/boots/b1"):
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "state/boots/b1/boot.json").stat().st_mode) == 0o600
+
+
+_WHOLE = {"named": "/a", "path": "/a", "staged": "/.a", "after_sha256": "00", "original": {"kind": "absent"}}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"deploy_id": "d1", "files": None},
+        {"deploy_id": "d1", "files": [{}]},
+        {"deploy_id": "d1", "files": [{**_WHOLE, "path": None}]},
+        {"deploy_id": "d1", "files": [{**_WHOLE, "original": {}}]},
+        {"deploy_id": "d1", "files": [], "pending": 5},
+        {"deploy_id": "d2", "files": [_WHOLE]},
+    ],
+)
+def test_a_record_of_a_deploy_that_lacks_something_is_damaged(probe: Probe, record: dict[str, Any]) -> None:
+    """Each command ended with a traceback then."""
+    probe.state.write_record(record, "deploys", "d1", "manifest.json")
+    (found,) = probe.state.latest("deploys", 5)
+    assert (found["id"], set(found)) == ("d1", {"id", "begun", "unreadable"})
+    assert probe.state.interrupted() == []
 
 
 def test_records_are_listed_oldest_first(probe: Probe) -> None:
