@@ -87,13 +87,22 @@ def test_what_the_kernel_says_is_told_by_kind() -> None:
         errno.EPERM: "permission",
         errno.ENOENT: "missing",
         errno.EBUSY: "unsupported",
-        errno.EIO: "internal",
+        errno.EIO: "unsupported",
+        errno.ENOTTY: "internal",
     }
     for number, kind in kinds.items():
         error = fsio.op_error(OSError(number, os.strerror(number)), "/some/path")
         assert error.kind == kind
         assert error.message.startswith("/some/path: ")
         assert error.data["path"] == "/some/path"
+
+
+def test_what_even_root_may_not_do_is_no_matter_of_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`set sudo: true` was all that was said of an immutable file."""
+    for uid, told in ((0, True), (1000, False)):
+        monkeypatch.setattr(os, "geteuid", lambda uid=uid: uid)
+        error = fsio.op_error(PermissionError(errno.EPERM, "Operation not permitted"), "/a.py")
+        assert ("lsattr" in error.message) is told
 
 
 def test_failure_between_renames_puts_the_renamed_ones_back(probe: Probe, node: Path) -> None:
