@@ -116,6 +116,21 @@ def leave(body: Any) -> int:
     return int(str(caught.value.code))
 
 
+def test_sigterm_is_told_as_ctrl_c_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """A runner that gave up on a deploy got no word of what was done, and no JSON."""
+
+    def terminated() -> ExitCode:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return ExitCode.OK
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        assert leave(terminated) == 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "interrupted" in capsys.readouterr().err
+
+
 def test_ctrl_c_is_130(capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted() -> ExitCode:
         raise KeyboardInterrupt
