@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from remote.clock import utc
 from remote.history import History
 from remote.journal import actions
 from remote.render.history import show
@@ -68,3 +69,9 @@ def test_the_page_tells_each_operations_id_once(capsys: pytest.CaptureFixture[st
         "  d2, by ada@desk",
         "  unknown push           again",
     ]
+
+
+@pytest.mark.parametrize("moment", [float("nan"), float("inf"), 1e18, -1e18])
+def test_a_time_that_no_calendar_has_is_told_as_it_is(moment: float) -> None:
+    """Of a lock or a journal that was damaged: each command ended with a traceback."""
+    assert utc(moment) == str(moment)

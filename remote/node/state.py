@@ -190,7 +190,8 @@ class State:
         """When bytecode was last purged, however many entries ago that is; None when none ever was."""
         for line in self._lines_newest_first():
             entry = _entry(line) if b'"purge"' in line else {}
-            if (entry.get("op"), entry.get("phase")) == ("purge", "begin") and "time" in entry:
+            begun = (entry.get("op"), entry.get("phase")) == ("purge", "begin")
+            if begun and isinstance(entry.get("time"), (int, float)):
                 return float(entry["time"])
         return None
 
