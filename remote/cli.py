@@ -111,7 +111,7 @@ class Options:
         return shlex.join(["inv", self.command, *self.own])
 
     def given(self, *, several: bool = False) -> Given:
-        return Given(self.node, self.fix, self.inventory, several)
+        return Given(self.node, self.fix, self.inventory, several, os.environ.get("FIXOPS_INVENTORY"))
 
 
 @dataclass(frozen=True)
