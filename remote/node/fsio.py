@@ -42,7 +42,7 @@ def op_error(error: OSError, path: str) -> OpError:
     if error.errno == errno.EBUSY:
         reason += " (a mount point cannot be replaced)"
     if error.errno == errno.EPERM and os.geteuid() == 0:
-        reason += " to root either (is it immutable? lsattr shows it)"
+        kind, reason = "unsupported", reason + " to root either (is it immutable? lsattr shows it)"
     return OpError(kind, f"{path}: {reason}", path=path, errno=errno.errorcode.get(error.errno or 0))
 
 

@@ -122,7 +122,7 @@ def put_back(entries: list[dict[str, Any]], state: State) -> None:
     """
     discard(entries)
     todo = [entry for entry in entries if not in_place(entry)]
-    problem = None
+    problem, back = None, 0
     try:
         for entry in todo:
             _prepare_original(entry, state)
@@ -133,12 +133,16 @@ def put_back(entries: list[dict[str, Any]], state: State) -> None:
                 else:
                     os.replace(entry["staged"], entry["path"])
                 sync_directory(os.path.dirname(entry["path"]))
+                back += 1
             except OSError as error:
                 problem = problem or op_error(error, entry["path"])
     finally:
         discard(todo)
     if problem is not None:
-        raise problem
+        told = (
+            f"{problem.message}; {back} of {len(todo)} files are put back, the next command goes on with it"
+        )
+        raise OpError(problem.kind, told, **problem.data)
 
 
 def discard(entries: list[dict[str, Any]]) -> None:
