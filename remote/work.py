@@ -242,7 +242,8 @@ def locked(
             # Journalled, so that whoever looked while we only waited for health plans anew. Not where nothing
             # was changed: that is no deploy.
             journal = work.journal(UNLOCK, "") if work.changed else None
-            session.request("unlock", {}, journal=journal)
+            if session.request("unlock", {}, journal=journal).get("released") is False:
+                reporter.note(f"the lock was taken away meanwhile: inv history --node {session.node.name}")
 
 
 def await_lock(session: Session, holder: dict[str, Any], reporter: Reporter, *, wait_s: float) -> NoReturn:
