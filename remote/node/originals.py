@@ -145,6 +145,18 @@ def put_back(entries: list[dict[str, Any]], state: State) -> None:
         raise OpError(problem.kind, told, **problem.data)
 
 
+def lost(entries: list[dict[str, Any]], state: State) -> list[dict[str, Any]]:
+    """Those that cannot be put back, because their original is gone or damaged."""
+    found = []
+    for entry in entries:
+        if entry["original"]["kind"] == "file" and not in_place(entry):
+            try:
+                state.kept(entry["original"]["sha256"])
+            except OpError:
+                found.append(entry)
+    return found
+
+
 def discard(entries: list[dict[str, Any]]) -> None:
     """Remove what was prepared and not used."""
     for entry in entries:

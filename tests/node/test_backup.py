@@ -247,10 +247,22 @@ def test_damaged_original_is_noticed_before_anything_is_put_back(probe: Probe, n
     done = write(probe, wanted(node / "a.py", b"a = 2\n"), wanted(node / "b.py", b"b = 2\n"))
     now = snapshot(node)
     Path(done[1]["backup"]).write_bytes(b"x")
-    with pytest.raises(OpError) as caught:
+    with pytest.raises(OpError, match=r"b\.py: its original is lost") as caught:
         restore(probe)
     assert caught.value.kind == "missing"
     assert snapshot(node) == now
+    assert probe.state.interrupted() == [], "each changing command after it was refused, for ever"
+
+
+def test_an_interrupted_run_whose_original_is_lost_is_ended_all_the_same(probe: Probe, node: Path) -> None:
+    done = write(probe, wanted(node / "a.py", b"a = 2\n"), wanted(node / "b.py", b"b = 2\n"))
+    record = probe.state.read_record("deploys", "d1", "manifest.json") or {}
+    probe.state.write_record({**record, "pending": record["files"]}, "deploys", "d1", "manifest.json")
+    Path(done[1]["backup"]).unlink()
+    found = rollback.recover({}, probe.ctx)
+    assert found["foreign"] == [f"{node / 'b.py'} (its original is lost)"]
+    assert ((node / "a.py").read_bytes(), (node / "b.py").read_bytes()) == (b"a = 1\n", b"b = 2\n")
+    assert probe.state.interrupted() == []
 
 
 def test_they_are_changes() -> None:
