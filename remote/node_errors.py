@@ -11,7 +11,7 @@ _HINTS = {
     "permission": "set `sudo: true` for this node in the inventory, or log in as the files' owner",
     "precondition": "somebody changed the file meanwhile: run the command again to see the new plan",
     "compile": "nothing was moved into place; see the bundle's edits (docs/fixes.md)",
-    "missing": "check the paths in the inventory",
+    "missing": "look at that path on the node, and for it in the inventory",
     "unsupported": "look at that path on the node, and for it in the inventory",
     "timeout": "run `inv status` to see what state the node is in",
 }

@@ -396,6 +396,12 @@ def test_what_fails_on_the_node_has_the_contracts_code(kind: str, code: ExitCode
         assert "ops@desk" in error.message
 
 
+def test_a_path_that_is_missing_is_not_always_one_of_the_inventory() -> None:
+    """Of a lost original: "check the paths in the inventory"."""
+    error = translate(NodeError("missing", "/state/blobs/ab: No such file"), "blackwell", "restore")
+    assert "on the node" in error.hint
+
+
 def test_a_strangers_title_does_not_steer_the_terminal() -> None:
     from remote.redact import printable
 
