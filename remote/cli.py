@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -110,7 +111,7 @@ class Options:
         return shlex.join(["inv", self.command, *self.own])
 
     def given(self, *, several: bool = False) -> Given:
-        return Given(self.node, self.fix, self.inventory, several)
+        return Given(self.node, self.fix, self.inventory, several, os.environ.get("FIXOPS_INVENTORY"))
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,7 @@ def error_json(error: FixopsError) -> dict[str, Any]:
 def guarded(options: Options, body: Callable[[], ExitCode]) -> NoReturn:
     """Run a command's body; every way out of it ends here, with one message and one exit code."""
     aim(options.given())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it is told as Ctrl-C is
     try:
         code = body()
     except KeyboardInterrupt:

@@ -10,4 +10,7 @@ def utc(epoch_s: Any) -> str:
     """`2026-11-29 19:58:24 UTC`; of what is no number what it says, or `unknown`."""
     if not isinstance(epoch_s, int | float):
         return str(epoch_s or "unknown")
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(epoch_s))
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(epoch_s))
+    except (ValueError, OverflowError, OSError):  # no year that there is
+        return str(epoch_s)

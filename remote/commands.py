@@ -254,7 +254,8 @@ def unlock_node(options: Options, yes: bool, dry_run: bool) -> NoReturn:
     def verb(session: Session) -> unlock.Unlocked:
         return unlock.unlock(session, release=yes, dry_run=dry_run)
 
-    _looking(options, verb, show.unlocked, parallel=False)
+    # One after another, and no further than the first that fails, only where something is changed.
+    _looking(options, verb, show.unlocked, parallel=dry_run or not yes)
 
 
 def practice(

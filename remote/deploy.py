@@ -21,7 +21,7 @@ from .relaunch import attempt, observe_after
 from .reporting import Reporter
 from .session import Session
 from .verify import proven_json
-from .work import Work, locked, planned_json, unchanged
+from .work import Work, locked, planned_json, unchanged, way_back
 
 if TYPE_CHECKING:
     from .bench.around import Benches
@@ -67,7 +67,7 @@ class Deployed:
             return None
         return UnhealthyError(
             f"{self.node}: the server is up and does not generate: {check.observed}",
-            hint=f"inv logs --errors --node {self.node}, or go back: inv rollback --node {self.node}",
+            hint=f"inv logs --errors --node {self.node}{way_back(self.actions, self.node)}",
             node=self.node,
             data={"reason": "no-generation"},
         )

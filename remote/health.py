@@ -7,7 +7,6 @@ does not tell of the start at all, /health takes the place of the line.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from .intent import endpoint, expected_ranks
 from .inventory import Node
 from .observe import generate_request
 from .pending import Pending
-from .picture import outcome
+from .picture import generated, outcome
 from .reporting import Reporter
 from .running import Boot
 from .session import Session
@@ -89,12 +88,13 @@ def wait_ready(
     boot: Boot,
     reporter: Reporter,
     *,
+    way_back: str = "",
     clock: Callable[[], float] = time.monotonic,
 ) -> Done:
     """Follow the boot on the node until it is ready; UnhealthyError with the first cause when not.
 
     Gives up only after `ready_timeout_s` without any progress in the log: loading a model of 1 TB
-    takes long, and graph capture of 22 minutes has been reported (case 024).
+    takes long, and graph capture of 22 minutes has been reported (case 024). `way_back` is added to the hint.
     """
     node = session.node
     want, limit_s = expected_ranks(node.server), node.server.ready_timeout_s
@@ -125,7 +125,7 @@ def wait_ready(
             if watched.dead or watched.state.failure or ended:
                 # The last lines of a dying server explain it: take what the node still sends.
                 _drain(pending, clock)
-                raise _failed(node, boot, watched)
+                raise _failed(node, boot, watched, way_back)
             if clock() - watched.last_progress_s > limit_s:
                 raise _stuck(node, boot, watched, limit_s)
     finally:
@@ -156,11 +156,8 @@ def _generated(session: Session, boot: Boot, watched: Watched) -> tuple[str, sec
         timeout_s=GENERATE_TIMEOUT_S + 10,
     )["generate"]
     if reply.get("status") == 200:
-        try:
-            tokens = json.loads(reply["body"])["meta_info"]["completion_tokens"]
-        except (ValueError, KeyError, TypeError):
-            tokens = 0
-        if tokens:
+        tokens = generated(reply) or 0
+        if tokens > 0:
             return f"generated {tokens} tokens in {reply['elapsed_s']:.1f} s", None
     refused = secrets.unauthorized(node, reply, os.environ)
     if refused is not None:
@@ -173,13 +170,13 @@ def _generated(session: Session, boot: Boot, watched: Watched) -> tuple[str, sec
     )
 
 
-def _failed(node: Node, boot: Boot, watched: Watched) -> UnhealthyError:
+def _failed(node: Node, boot: Boot, watched: Watched, way_back: str) -> UnhealthyError:
     failure = watched.state.failure or watched.state.suspect or failures.first_cause(watched.log)
     cause = f"{failure.code}: {failure.cause}" if failure else (watched.dead or "no cause in the log")
     how = f" ({watched.dead})" if watched.dead else ""
     return UnhealthyError(
         f"{node.name}: the server did not become ready, it failed while {_stage(watched)}{how}: {cause}",
-        hint=f"inv logs --errors --node {node.name}, or go back: inv rollback --node {node.name}",
+        hint=f"inv logs --errors --node {node.name}{way_back}",
         node=node.name,
         data={"boot_id": boot.boot_id, "log": boot.log, "failure": failure.code if failure else None},
     )

@@ -40,12 +40,14 @@ _FILE = re.compile(r"(?<![\w./-])inventory\.yaml\b")
 
 @dataclass(frozen=True)
 class Given:
-    """What a command was given. `several`: it works on more than one node, also where none was named."""
+    """What a command was given. `several`: it works on more than one node, also where none was named. `file`:
+    the inventory that $FIXOPS_INVENTORY names, which the next command reads too."""
 
     node: str | None = None
     fix: str | None = None
     inventory: str | None = None
     several: bool = False
+    file: str | None = None
 
 
 def complete(text: str, given: Given, node: str | None = None) -> str:
@@ -67,8 +69,8 @@ def complete(text: str, given: Given, node: str | None = None) -> str:
         ]
         return found[0] + "".join(added)
 
-    if given.inventory:
-        path = given.inventory
+    path = given.inventory or given.file
+    if path:
         text = _FILE.sub(lambda _: path, text)
     return _COMMAND.sub(completed, text)
 

@@ -25,12 +25,13 @@ class History:
         return {"node": self.node, "entries": list(self.entries), "actions": self.actions()}
 
     def actions(self) -> list[dict[str, Any]]:
-        """One row per action. An action without an end was cut off: its outcome is `unknown`."""
+        """One row per action. An action without an end was cut off: its outcome is `unknown`. Of a damaged
+        line nothing is known but its beginning, which is its detail."""
         kept = ("time", "who", "command", "deploy_id", "action", "detail")
         return [
             {
                 **{key: begin.get(key) for key in kept},
-                "detail": (end or begin).get("detail"),
+                "detail": (end or begin).get("detail", begin.get("unreadable")),
                 "outcome": (end or {}).get("outcome", "unknown"),
                 "error": (end or {}).get("message"),
             }

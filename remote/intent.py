@@ -28,6 +28,15 @@ def argument(server: ServerEntry, name: str) -> ArgValue:
     return expand(value, os.environ) if isinstance(value, str) else value
 
 
+def speculative_args(server: ServerEntry) -> dict[str, ArgValue]:
+    """`wanted_args`, the references in those of speculation replaced: what SGLang makes of them depends on
+    their values. InventoryError where a variable is not set."""
+    return {
+        name: argument(server, name) if name.startswith("speculative_") else value
+        for name, value in wanted_args(server).items()
+    }
+
+
 def draft_config_path(server: ServerEntry) -> str | None:
     return f"{tidy(server.draft_model_path)}/config.json" if server.draft_model_path else None
 

@@ -30,7 +30,7 @@ def put_back(session: Session, picture: Picture, reporter: Reporter, *, wait_s: 
     if reply["foreign"]:
         node = session.node.name
         raise RefusedError(
-            f"{node}: an interrupted run left these files, and they were changed since: "
+            f"{node}: an interrupted run left these files, which cannot be put back or were changed since: "
             + ", ".join(reply["foreign"]),
             hint=f"compare them with the originals (inv history --node {node}), mend them, run again",
             node=node,

@@ -6,6 +6,7 @@ could not be read is `{"error": {"kind", "message"}}`; asking it for a value giv
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,15 @@ def outcome(reply: Facts) -> str:
     return str(reply.get("error") or "no answer")
 
 
+def generated(reply: Facts) -> int | None:
+    """How many tokens a reply of /generate says came back; None where it is not one of /generate."""
+    try:
+        tokens = json.loads(reply["body"])["meta_info"]["completion_tokens"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) else None
+
+
 @dataclass(frozen=True)
 class ConfigFile:
     """The edited configuration file: the draft model's config.json."""
@@ -47,6 +57,14 @@ class ConfigFile:
     facts: Facts
     text: bytes | None
     state: ConfigState | None
+
+    @property
+    def problem(self) -> str:
+        """Why there is no text of it."""
+        if self.facts.get("exists") is False:
+            return "does not exist"
+        why = (self.facts.get("error") or {}).get("message") or self.facts.get("problem")
+        return "could not be read" + (f": {why}" if why else "")
 
 
 @dataclass(frozen=True)

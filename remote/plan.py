@@ -14,7 +14,7 @@ from . import secrets
 from .checks import Check
 from .errors import RefusedError, UsageError
 from .fixes import FileState
-from .intent import expected_ranks, model_config_path, spanned_nodes, uses_no_gpu, wanted_args
+from .intent import expected_ranks, model_config_path, spanned_nodes, speculative_args, uses_no_gpu
 from .inventory import Node
 from .ownership import Process
 from .picture import Picture
@@ -139,7 +139,7 @@ def refuse_adjusted_arguments(picture: Picture) -> None:
     node = picture.node
     found = speculation.normalise(
         picture.version,
-        wanted_args(node.server),
+        speculative_args(node.server),
         env=secrets.environment_of(node.server, os.environ),
         draft_architectures=picture.draft_architectures,
     )
@@ -218,10 +218,9 @@ def config_writes(picture: Picture) -> tuple[Write, ...]:
             node=node.name,
         )
     if config.state is None or config.text is None:
-        problem = "does not exist" if not config.facts.get("exists") else "could not be read"
         raise RefusedError(
-            f"{node.name}: {config.path} {problem}",
-            hint=f"check draft_model_path of server '{node.server_name}' in the inventory",
+            f"{node.name}: {config.path} {config.problem}",
+            hint=f"look at it there, and at draft_model_path of server '{node.server_name}' in the inventory",
             node=node.name,
         )
     if config.state.state == "misfit":

@@ -14,7 +14,7 @@ from .plan import Plan
 from .running import Boot
 from .session import Session
 from .start import start_server
-from .work import Done, Work, unchanged
+from .work import Done, Work, unchanged, way_back
 
 
 def relaunch(work: Work, plan: Plan) -> None:
@@ -57,6 +57,9 @@ def observe_after(session: Session, bundle: Bundle, stopped: UnhealthyError | No
 
 def come_up(work: Work, boot: Boot) -> Done:
     """The wait for a boot, journalled: UnhealthyError with the first cause when it fails."""
-    return work.watched(
-        "health", "wait until it generates", lambda: wait_ready(work.session, boot, work.reporter)
-    )
+    back = way_back(work.told()["actions"], work.session.node.name)
+
+    def wait() -> Done:
+        return wait_ready(work.session, boot, work.reporter, way_back=back)
+
+    return work.watched("health", "wait until it generates", wait)

@@ -139,8 +139,10 @@ def choose(picture: Picture, to: str | None) -> Manifest:
     server = picture.node.server_name
     # One machine may serve two: what was done for the other one is undone by its name only.
     own = [each for each in in_place if _made_for(each) in (None, server)]
-    if own:
-        return own[-1]
+    last = own[-1] if own else None
+    _refuse_damaged(node, deploys[deploys.index(last) + 1 if last else 0 :], last)
+    if last:
+        return last
     hint = f"inv history --node {node}"
     if in_place:
         id, other = in_place[-1]["id"], _made_for(in_place[-1])
@@ -148,6 +150,20 @@ def choose(picture: Picture, to: str | None) -> Manifest:
     raise RefusedError(
         f"{node}: no deploy is in place that could be put back for server '{server}'", hint=hint, node=node
     )
+
+
+def _refuse_damaged(node: str, newer: Sequence[Manifest], last: Manifest | None) -> None:
+    """What a damaged record told of may be in place: then the one before it, `last`, is not the last one."""
+    hint = f"inv history --node {node} tells what it did; look at the files"
+    if last is not None:
+        hint += f", then inv rollback --to {last['id']} --node {node} undoes the one before it"
+    for each in newer:
+        if "unreadable" in each:
+            raise RefusedError(
+                f"{node}: the record of the last deploy, {each['id']}, is damaged: {each['unreadable']}",
+                hint=hint,
+                node=node,
+            )
 
 
 def _made_for(manifest: Manifest) -> str | None:

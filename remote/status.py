@@ -10,7 +10,7 @@ from .bundles import Bundle
 from .errors import ExitCode
 from .intent import expected_ranks, spanned_nodes
 from .observe import observe
-from .picture import Picture, outcome
+from .picture import Picture, generated, outcome
 from .running import boot_id, launcher, still_starting
 from .secrets import unauthorized
 from .session import Session
@@ -87,7 +87,8 @@ def judge(picture: Picture) -> tuple[State, str]:
     want, alive = expected_ranks(picture.node.server), len(group.ranks())
     http = picture.facts.get("http") or {}
     generate = http.get("generate") or {}
-    if alive == want and generate.get("status") == 200:
+    answered = generate.get("status") == 200
+    if alive == want and answered and (generated(generate) or 0) > 0:
         return "up", f"{alive} of {want} ranks, it generates"
     if picture.boot is not None and still_starting(picture):
         return "starting", f"{picture.boot.stage}, {alive} of {want} ranks"
@@ -95,7 +96,9 @@ def judge(picture: Picture) -> tuple[State, str]:
     # /health wants no key.
     if refused is not None and alive == want and (http.get("health") or {}).get("status") == 200:
         return "up", f"{alive} of {want} ranks; whether it generates is unknown: {refused.why}"
-    return "sick", f"{alive} of {want} ranks alive, /generate: {outcome(generate)}"
+    return "sick", f"{alive} of {want} ranks alive, /generate: {outcome(generate)}" + (
+        ", no tokens" if answered else ""
+    )
 
 
 def gpus(picture: Picture) -> list[dict[str, Any]]:

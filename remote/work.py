@@ -45,6 +45,16 @@ class Done:
         return value
 
 
+def replaced_files(actions: Iterable[dict[str, Any]]) -> bool:
+    """Whether actions, as in JSON, replaced a file: else a rollback would undo an earlier deploy."""
+    return any(each["changed"] for each in actions if each["id"] in ("push-code", "push-config"))
+
+
+def way_back(actions: Iterable[dict[str, Any]], node: str) -> str:
+    """What is added to the hint of a server that does not come up."""
+    return f", or go back: inv rollback --node {node}" if replaced_files(actions) else ""
+
+
 def unchanged(action: Action) -> Done:
     """An action for which there was nothing to do: ended processes are told all the same, none."""
     return Done(action.id, False, action.detail, () if action.id in ENDS else None)
@@ -232,7 +242,8 @@ def locked(
             # Journalled, so that whoever looked while we only waited for health plans anew. Not where nothing
             # was changed: that is no deploy.
             journal = work.journal(UNLOCK, "") if work.changed else None
-            session.request("unlock", {}, journal=journal)
+            if session.request("unlock", {}, journal=journal).get("released") is False:
+                reporter.note(f"the lock was taken away meanwhile: inv history --node {session.node.name}")
 
 
 def await_lock(session: Session, holder: dict[str, Any], reporter: Reporter, *, wait_s: float) -> NoReturn:

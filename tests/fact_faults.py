@@ -175,8 +175,14 @@ def hangs_with_200(facts: Facts) -> None:
     facts["http"]["generate"] = {"status": None, "error": "no answer within 60 s", "elapsed_s": 60.0}
 
 
-def no_tokens(facts: Facts) -> None:
-    facts["http"]["generate"]["body"] = json.dumps({"meta_info": {"completion_tokens": 0}})
+def tokens_told(tokens: object) -> Change:
+    def change(facts: Facts) -> None:
+        facts["http"]["generate"]["body"] = json.dumps({"meta_info": {"completion_tokens": tokens}})
+
+    return change
+
+
+no_tokens = tokens_told(0)
 
 
 def not_sglang(facts: Facts) -> None:
@@ -334,6 +340,9 @@ FAULTS: tuple[tuple[Change, dict[str, str]], ...] = (
     (log_cut_off, {"log.boot": "unknown", "log.capture": "unknown"}),
     (hangs_with_200, {"health.generate": "fail"}),
     (no_tokens, {"health.generate": "fail"}),
+    (tokens_told(-1), {"health.generate": "fail"}),
+    (tokens_told("x"), {"health.generate": "unknown"}),
+    (tokens_told(True), {"health.generate": "unknown"}),
     (not_sglang, {"health.generate": "unknown"}),
     (unhealthy, {"health.http": "fail"}),
     (no_weights, {"config.draft": "fail", "process.after_fix": "unknown"}),

@@ -116,6 +116,21 @@ def leave(body: Any) -> int:
     return int(str(caught.value.code))
 
 
+def test_sigterm_is_told_as_ctrl_c_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """A runner that gave up on a deploy got no word of what was done, and no JSON."""
+
+    def terminated() -> ExitCode:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return ExitCode.OK
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        assert leave(terminated) == 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "interrupted" in capsys.readouterr().err
+
+
 def test_ctrl_c_is_130(capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted() -> ExitCode:
         raise KeyboardInterrupt
@@ -223,17 +238,22 @@ def test_a_bug_in_one_nodes_json_does_not_hide_the_others(capsys: pytest.Capture
         assert said in told.err
 
 
-def test_a_server_that_came_up_and_does_not_generate_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("replaces", [True, False])
+def test_a_server_that_came_up_and_does_not_generate_is_an_error(
+    capsys: pytest.CaptureFixture[str], replaces: bool
+) -> None:
     """The deploy's 6 comes from a check of its result."""
     silent = Check("health.generate", "fail", "tokens", "no answer within 30 s", remedy="inv restart")
     picture = pictures.picture(pictures.healthy())
-    done = Deployed("blackwell", "d1", (), (silent,), picture, dry_run=False)
+    pushed = {"id": "push-code", "changed": replaces, "detail": ""}
+    done = Deployed("blackwell", "d1", (pushed,), (silent,), picture, dry_run=False)
     assert cli.finish(JSON, [Outcome("blackwell", done, None)]) == ExitCode.UNHEALTHY
     captured = capsys.readouterr()
     found = json.loads(captured.out)
     assert found["error"]["code"] == "unhealthy"
     assert "blackwell" in found["error"]["message"]
-    assert "inv rollback --node blackwell" in found["error"]["hint"]
+    # Where it replaced nothing, a rollback would undo an earlier deploy.
+    assert ("inv rollback --node blackwell" in found["error"]["hint"]) is replaces
     assert found["nodes"][0]["checks"][0]["id"] == "health.generate"
     assert "no answer within 30 s" in captured.err
 
@@ -363,7 +383,7 @@ def test_without_a_terminal_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> 
         ("compile", ExitCode.REFUSED),
         ("missing", ExitCode.REFUSED),
         ("internal", ExitCode.BUG),
-        ("not-locked", ExitCode.BUG),
+        ("not-locked", ExitCode.LOCKED),
     ],
 )
 def test_what_fails_on_the_node_has_the_contracts_code(kind: str, code: ExitCode) -> None:
@@ -374,6 +394,12 @@ def test_what_fails_on_the_node_has_the_contracts_code(kind: str, code: ExitCode
     assert error.hint
     if kind == "locked":
         assert "ops@desk" in error.message
+
+
+def test_a_path_that_is_missing_is_not_always_one_of_the_inventory() -> None:
+    """Of a lost original: "check the paths in the inventory"."""
+    error = translate(NodeError("missing", "/state/blobs/ab: No such file"), "blackwell", "restore")
+    assert "on the node" in error.hint
 
 
 def test_a_strangers_title_does_not_steer_the_terminal() -> None:

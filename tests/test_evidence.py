@@ -123,7 +123,7 @@ def test_bytecode_that_is_not_believed_is_shown_with_the_reason() -> None:
 
 def test_purged_bytecode_is_shown_by_the_journal_that_tells_of_it() -> None:
     facts = healthy()
-    facts["state"]["journal_tail"] = [{"op": "purge", "phase": "begin", "time": STARTED_S + 60.0}]
+    facts["state"]["purged"] = STARTED_S + 60.0
     found = shown(by_id(picture(facts))["process.after_fix"])
     assert found["the node's journal"] == "the bytecode of its modules purged 2026-11-29 10:00:50.00 UTC"
 

@@ -165,7 +165,7 @@ def test_the_end_of_the_launcher_is_told_at_once_with_the_first_cause() -> None:
     assert "gpu-oom" in caught.value.message
     assert "exit status 1" in caught.value.message
     assert "blackwell" in caught.value.message
-    assert "inv rollback" in caught.value.hint
+    assert "inv logs --errors" in caught.value.hint
 
 
 def test_a_launcher_that_ends_without_a_word_is_no_success() -> None:
@@ -203,6 +203,9 @@ def test_no_progress_is_the_limit_and_progress_moves_it() -> None:
     "answer",
     [
         {"status": 200, "elapsed_s": 0.1, "body": json.dumps({"meta_info": {"completion_tokens": 0}})},
+        {"status": 200, "elapsed_s": 0.1, "body": json.dumps({"meta_info": {"completion_tokens": "x"}})},
+        {"status": 200, "elapsed_s": 0.1, "body": json.dumps({"meta_info": {"completion_tokens": -1}})},
+        {"status": 200, "elapsed_s": 0.1, "body": json.dumps({"meta_info": {"completion_tokens": True}})},
         {"status": 200, "elapsed_s": 0.1, "body": "no json"},
         {"status": 503, "elapsed_s": 20.0, "body": ""},
         {"status": None, "error": "no answer within 60 s", "elapsed_s": 60.0},

@@ -134,6 +134,15 @@ def test_a_remedy_names_the_fix_that_was_asked_for(capsys: pytest.CaptureFixture
     assert meant in capsys.readouterr().out
 
 
+def test_the_file_that_the_environment_names_is_the_one_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`set python in inventory.yaml` was said of another file; the commands read it without being told."""
+    monkeypatch.setenv("FIXOPS_INVENTORY", "/etc/fleet.yaml")
+    given = Options("status").given()
+    assert complete("set it in inventory.yaml, then: inv status", given) == (
+        "set it in /etc/fleet.yaml, then: inv status"
+    )
+
+
 @pytest.mark.parametrize(("command", "flag"), [("status", "--watch"), ("logs", "--follow")])
 def test_what_shows_one_node_refuses_several(command: str, flag: str) -> None:
     from types import SimpleNamespace

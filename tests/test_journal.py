@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from remote.clock import utc
 from remote.history import History
 from remote.journal import actions
 from remote.render.history import show
@@ -68,3 +69,20 @@ def test_the_page_tells_each_operations_id_once(capsys: pytest.CaptureFixture[st
         "  d2, by ada@desk",
         "  unknown push           again",
     ]
+
+
+def test_a_damaged_line_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """Left by a full disk or a lost power: the page ended with a traceback."""
+    torn = {"unreadable": '{"time": 1795'}
+    found = History("blackwell", (torn, entry("begin", "push", time=0.0)))
+    assert [row["detail"] for row in found.actions()] == ['{"time": 1795', None]
+    show(found)
+    out = capsys.readouterr().out
+    assert 'a damaged line of its journal: {"time": 1795' in out
+    assert "push" in out
+
+
+@pytest.mark.parametrize("moment", [float("nan"), float("inf"), 1e18, -1e18])
+def test_a_time_that_no_calendar_has_is_told_as_it_is(moment: float) -> None:
+    """Of a lock or a journal that was damaged: each command ended with a traceback."""
+    assert utc(moment) == str(moment)

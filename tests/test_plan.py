@@ -13,7 +13,7 @@ from remote.checks import unknown
 from remote.errors import ExitCode, RefusedError, UsageError
 from remote.inventory import command
 from remote.picture import Picture
-from remote.plan import Plan, build
+from remote.plan import Plan, build, refuse_adjusted_arguments
 from remote.proofs import prove
 from tests import pictures
 from tests.fact_faults import (
@@ -210,6 +210,26 @@ def test_a_missing_draft_is_refused() -> None:
         plan(facts)
 
 
+def test_a_config_that_has_no_text_is_refused_with_the_reason() -> None:
+    """One byte of Latin-1 in it was replaced by three others, far from what the bundle sets."""
+    facts = healthy()
+    facts["configs"][DRAFT].update(text=None, problem="byte 7 is not UTF-8")
+    with pytest.raises(RefusedError, match=f"{DRAFT} could not be read: byte 7 is not UTF-8"):
+        plan(facts)
+    verdict = {check.id: check for check in prove(picture(facts))}["config.values"]
+    assert (verdict.verdict, verdict.observed) == (
+        "unknown",
+        f"{DRAFT} could not be read: byte 7 is not UTF-8",
+    )
+
+
+def test_a_config_that_may_not_be_read_is_not_said_to_be_missing() -> None:
+    facts = healthy()
+    facts["configs"][DRAFT] = {"error": {"kind": "permission", "message": f"{DRAFT}: Permission denied"}}
+    verdict = {check.id: check for check in prove(picture(facts))}["config.values"]
+    assert (verdict.verdict, "Permission denied" in verdict.observed) == ("unknown", True)
+
+
 def test_a_linked_config_is_replaced_and_not_written_through() -> None:
     facts = healthy()
     facts["configs"][DRAFT].update(symlink="../../blobs/abc", text=config([2, 30, 58]))
@@ -227,6 +247,19 @@ def test_arguments_that_sglang_would_change_are_refused_with_the_values() -> Non
     with pytest.raises(UsageError, match=r"speculative_num_draft_tokens 6 would become 2") as caught:
         build(found, prove(found))
     assert caught.value.exit_code == ExitCode.USAGE
+
+
+def test_arguments_by_reference_are_those_that_are_set_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`${STEPS}` was refused as no whole number, whatever it was."""
+    found = with_args(picture(), **{"speculative-num-steps": "${STEPS}"})
+    monkeypatch.setenv("STEPS", "5")
+    refuse_adjusted_arguments(found)
+    monkeypatch.setenv("STEPS", "1")
+    with pytest.raises(UsageError, match=r"speculative_num_draft_tokens 6 would become 2"):
+        refuse_adjusted_arguments(found)
+    monkeypatch.delenv("STEPS")
+    with pytest.raises(UsageError, match=r"wants \$\{STEPS\}, which is not set"):
+        refuse_adjusted_arguments(found)
 
 
 @pytest.mark.parametrize(

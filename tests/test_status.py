@@ -92,6 +92,16 @@ def test_a_server_that_does_not_answer_is_sick() -> None:
     assert (result.state, result.why) == ("sick", "2 of 2 ranks alive, /generate: no answer within 60 s")
 
 
+@pytest.mark.parametrize(
+    "change", [fact_faults.no_tokens, fact_faults.tokens_told("x"), fact_faults.not_sglang]
+)
+def test_a_server_that_answers_200_without_a_token_is_sick(change: changes.Change) -> None:
+    assert (told(change).state, told(change).why) == (
+        "sick",
+        "2 of 2 ranks alive, /generate: 200 after 0.2 s, no tokens",
+    )
+
+
 @pytest.mark.parametrize("written", [[pictures.BOOT_LOG], ["/tmp/other.log"], []])
 def test_it_is_starting_only_by_a_log_of_its_own(written: list[str]) -> None:
     def begun(facts: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ..checks import Evidence
-from ..intent import draft_config_path, model_config_path, wanted_args
+from ..intent import draft_config_path, model_config_path, speculative_args
 from ..picture import Picture, Unreadable
 from ..proofs.server_args import Arguments, arguments, running
 from ..sglang import metrics, speculation
@@ -23,7 +23,7 @@ _SIMULATED_MORE = ("SGLANG_SIMULATE_ACC_METHOD", "SGLANG_SIMULATE_ACC_TOKEN_MODE
 
 def off(cause: Cause, picture: Picture) -> Hypothesis:
     """No algorithm in effect, or a generation without a single verification."""
-    wanted = algorithm_of(wanted_args(picture.node.server))
+    wanted = algorithm_of(speculative_args(picture.node.server))
     found = arguments(picture)
     if wanted is None:
         seen = Evidence("inventory", "no speculative-algorithm")
@@ -69,7 +69,7 @@ def alias(cause: Cause, picture: Picture) -> Hypothesis:
     if not found.tell("speculative_algorithm"):
         return _not_told(cause, picture, found)
     effective = algorithm_of(found.values)
-    asked = wanted_args(picture.node.server).get("speculative_algorithm")
+    asked = speculative_args(picture.node.server).get("speculative_algorithm")
     seen = Evidence(found.source, f"speculative_algorithm = {effective} (inventory: {asked})")
     if effective in ("EAGLE3", None):
         return cause.refuted(f"it is {effective}", seen)
@@ -154,7 +154,7 @@ def _real_paths(picture: Picture) -> tuple[str | None, str | None]:
 
 def adjusted(cause: Cause, picture: Picture) -> Hypothesis:
     """With topk 1 SGLang sets the draft tokens to steps + 1, with one line in the log (server_args.py)."""
-    wanted = wanted_args(picture.node.server)
+    wanted = speculative_args(picture.node.server)
     would = _would_change(picture, wanted)
     if would:
         fix = in_inventory(picture, "set the numbers that it would use")

@@ -29,14 +29,15 @@ if TYPE_CHECKING:
 
 
 def _prepare(entry: dict[str, Any], data: bytes, mode: int | None) -> None:
-    """Write the new content beside its target, with the owner and mode of what it replaces. OpError."""
+    """Write the new content beside its target, with the owner, mode and attributes of what it replaces.
+    OpError."""
     path, staged = entry["path"], entry["staged"]
     try:
         write_new(staged, data, 0o644)
         if os.path.exists(path):
             info = os.stat(path)  # of the file behind a link, too
             owner = {"uid": info.st_uid, "gid": info.st_gid, "mode": stat_bits.S_IMODE(info.st_mode)}
-            originals.dress(staged, owner, times=False)
+            originals.dress(staged, {**owner, "xattrs": originals.attributes(path)}, times=False)
         if mode is not None:
             os.chmod(staged, mode)
     except OSError as error:

@@ -83,6 +83,13 @@ def changes(op: AnyOp) -> AnyOp:
     return op
 
 
+def notes(op: AnyOp) -> AnyOp:
+    """Mark an operation that only adds to the journal: it comes to a clean end as one that changes the node
+    does, and needs no lock: entries never mix, and what was seen is told after a lock was taken away, too."""
+    op.NOTES = True  # type: ignore[attr-defined]
+    return changes(op)
+
+
 class Context:
     """One request's side of the helper."""
 

@@ -175,9 +175,9 @@ def dist_infos(root: str, package: str) -> list[str]:
 
 
 def configs(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
-    """{paths: [absolute]} -> {path: facts of describe() and `text`} | {path: {error}}.
+    """{paths: [absolute]} -> {path: facts of describe(), `text` and `problem`} | {path: {error}}.
 
-    `text`: UTF-8, what is not decodable replaced; null for more than 256 kB and for no file. `ctime_ns` is
+    `text`: null for no file, and where `problem` says why: no UTF-8, more than 256 kB. `ctime_ns` is
     also that of a rename of the model's directory, the usual way to put another model in its place. Not of
     those above it; and not for source files: below a container's image, a directory's times are those of a
     rename when bytecode is written in it.
@@ -194,9 +194,19 @@ def configs(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
         except OSError as error:
             found[path] = _failed(op_error(error, path))
             continue
-        shown = facts["exists"] and len(data) <= TEXT_LIMIT
-        found[path] = {**facts, "text": data.decode("utf-8", "replace") if shown else None}
+        text, problem = _text(data) if facts["exists"] else (None, None)
+        found[path] = {**facts, "text": text, "problem": problem}
     return found
+
+
+def _text(data: bytes) -> tuple[str | None, str | None]:
+    """The text, or why there is none. Nothing is replaced in it: what is edited is written back whole."""
+    if len(data) > TEXT_LIMIT:
+        return None, f"{len(data)} bytes are more than {TEXT_LIMIT}"
+    try:
+        return data.decode("utf-8"), None
+    except UnicodeDecodeError as error:
+        return None, f"byte {error.start + 1} is not UTF-8"
 
 
 def read_files(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:

@@ -29,6 +29,8 @@ _KINDS = {
     errno.ELOOP: "unsupported",
     errno.EBUSY: "unsupported",
     errno.ENAMETOOLONG: "unsupported",
+    errno.EIO: "unsupported",  # of a disk or a network share, and no fault of this code
+    errno.ESTALE: "unsupported",
 }
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -39,6 +41,8 @@ def op_error(error: OSError, path: str) -> OpError:
     reason = error.strerror or type(error).__name__
     if error.errno == errno.EBUSY:
         reason += " (a mount point cannot be replaced)"
+    if error.errno == errno.EPERM and os.geteuid() == 0:
+        kind, reason = "unsupported", reason + " to root either (is it immutable? lsattr shows it)"
     return OpError(kind, f"{path}: {reason}", path=path, errno=errno.errorcode.get(error.errno or 0))
 
 

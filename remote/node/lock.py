@@ -49,7 +49,17 @@ def read_holder(directory: str) -> dict[str, Any] | None:
         return {"unreadable": op_error(error, path).message}
     except ValueError:
         holder = None
-    return holder if isinstance(holder, dict) else {"unreadable": f"{path} is not a lock of this toolkit"}
+    sound = isinstance(holder, dict) and _sound(holder)
+    return holder if sound else {"unreadable": f"{path} is not a lock of this toolkit"}
+
+
+def _sound(holder: dict[str, Any]) -> bool:
+    """Could this toolkit have written it, as far as who it was and whether that still runs depend on it?"""
+    pid = holder.get("pid")
+    texts = [holder.get(key) for key in ("who", "command", "host", "boot_id")]
+    return all(text is None or isinstance(text, str) for text in texts) and (
+        pid is None or (type(pid) is int and 0 < pid < 1 << 31)
+    )
 
 
 def holder_alive(holder: dict[str, Any]) -> bool | None:

@@ -46,18 +46,39 @@ def look(path: str) -> tuple[dict[str, Any], bytes | None]:
             return {"kind": "symlink", "target": target, "sha256": digest, **owner}, data
         if stat_bits.S_ISREG(info.st_mode):
             data = read_bytes(path)
-            return {"kind": "file", "sha256": sha256(data), **owner}, data
+            return {"kind": "file", "sha256": sha256(data), **owner, "xattrs": attributes(path)}, data
     except OSError as error:
         raise op_error(error, path) from None
     raise OpError("unsupported", f"{path}: neither a file nor a link to one", path=path)
 
 
+def attributes(path: str) -> dict[str, str]:
+    """A file's access control list, and what its owner noted on it, in hex. {} where a file system has none.
+
+    Labels (security.*) are left out: the kernel gives those.
+    """
+    found = {}
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(path):
+            if name == "system.posix_acl_access" or name.startswith("user."):
+                found[name] = os.getxattr(path, name).hex()
+    return found
+
+
 def dress(path: str, original: dict[str, Any], *, times: bool) -> None:
-    """Give a prepared file or link its owner, mode and, to put an original back, times. Raises OSError."""
+    """Give a prepared file or link its owner, attributes, mode and, to put an original back, times.
+
+    Raises OSError. An older record has no attributes.
+    """
     info = os.lstat(path)
     if (info.st_uid, info.st_gid) != (original["uid"], original["gid"]):
         os.chown(path, original["uid"], original["gid"], follow_symlinks=False)
     if not stat_bits.S_ISLNK(info.st_mode):
+        if "xattrs" in original:
+            for name in attributes(path):  # its directory may give it some
+                os.removexattr(path, name)
+            for name, value in original["xattrs"].items():
+                os.setxattr(path, name, bytes.fromhex(value))
         os.chmod(path, original["mode"])
     if times:
         os.utime(path, ns=(original["atime_ns"], original["mtime_ns"]), follow_symlinks=False)
@@ -79,7 +100,8 @@ def _prepare_original(entry: dict[str, Any], state: State) -> None:
 
 
 def in_place(entry: dict[str, Any]) -> bool:
-    """Is `path` as it originally was, as far as that shows: kind, content or target, mode, owner, time?"""
+    """Is `path` as it originally was, as far as that shows: kind, content or target, mode, owner, time,
+    attributes?"""
     now, _ = look(entry["path"])
     wanted = entry["original"]
     keys = [
@@ -88,6 +110,7 @@ def in_place(entry: dict[str, Any]) -> bool:
         "gid",
         "mtime_ns",
         *(["target"] if wanted["kind"] == "symlink" else ["sha256", "mode"]),
+        *(["xattrs"] if "xattrs" in wanted else []),
     ]
     return all(now.get(key) == wanted.get(key) for key in keys)
 
@@ -99,7 +122,7 @@ def put_back(entries: list[dict[str, Any]], state: State) -> None:
     """
     discard(entries)
     todo = [entry for entry in entries if not in_place(entry)]
-    problem = None
+    problem, back = None, 0
     try:
         for entry in todo:
             _prepare_original(entry, state)
@@ -110,12 +133,28 @@ def put_back(entries: list[dict[str, Any]], state: State) -> None:
                 else:
                     os.replace(entry["staged"], entry["path"])
                 sync_directory(os.path.dirname(entry["path"]))
+                back += 1
             except OSError as error:
                 problem = problem or op_error(error, entry["path"])
     finally:
         discard(todo)
     if problem is not None:
-        raise problem
+        told = (
+            f"{problem.message}; {back} of {len(todo)} files are put back, the next command goes on with it"
+        )
+        raise OpError(problem.kind, told, **problem.data)
+
+
+def lost(entries: list[dict[str, Any]], state: State) -> list[dict[str, Any]]:
+    """Those that cannot be put back, because their original is gone or damaged."""
+    found = []
+    for entry in entries:
+        if entry["original"]["kind"] == "file" and not in_place(entry):
+            try:
+                state.kept(entry["original"]["sha256"])
+            except OpError:
+                found.append(entry)
+    return found
 
 
 def discard(entries: list[dict[str, Any]]) -> None:

@@ -39,6 +39,11 @@ def restore(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     if moved and not params.get("force"):
         paths = ", ".join(entry["path"] for entry in moved)
         raise OpError("precondition", f"changed since the deploy: {paths}", files=moved)
+    # Before it is pending: nobody could ever end that.
+    for entry in originals.lost(todo, state):
+        blob = state.path("blobs", entry["original"]["sha256"])
+        told = f"{entry['named']}: its original is lost ({blob}): put it back by hand; nothing was changed"
+        raise OpError("missing", told, path=entry["named"])
     kept = {each["path"]: state.keep(read_bytes(each["path"])) for each in moved if each["found"] is not None}
     if todo:
         originals.save(state, {**manifest, "pending": todo})
@@ -76,7 +81,8 @@ def recover(_params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """{} -> {recovered: [{deploy_id, files: [path]}], foreign: [path]}: end what an interrupted run began.
 
     The originals of its unfinished write or restore are put back. A file that is neither original nor what
-    the run wrote was changed by somebody since: it is left as it is, and named in `foreign`.
+    the run wrote was changed by somebody since: it is left as it is, and named in `foreign`. So is one whose
+    original is lost: what can never come to its end must not keep every command after it from its work.
     """
     state: State = ctx.state
     recovered = []
@@ -87,6 +93,9 @@ def recover(_params: dict[str, Any], ctx: Context) -> dict[str, Any]:
         originals.discard(entries)
         ours = [entry for entry in entries if originals.is_ours_or_original(entry, entry["after_sha256"])]
         foreign += [entry["named"] for entry in entries if entry not in ours]
+        lost = originals.lost(ours, state)
+        foreign += [f"{entry['named']} (its original is lost)" for entry in lost]
+        ours = [entry for entry in ours if entry not in lost]
         originals.put_back(ours, state)
         originals.save(state, {**manifest, "pending": None, "outcome": "recovered", "recovered": ctx.now()})
         recovered.append({"deploy_id": deploy_id, "files": [entry["named"] for entry in ours]})

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import islice
 
 from . import lock
 from .about import default_state_dir
-from .base import OpError, changes
+from .base import OpError, notes
 from .fsio import absolute, identifier, op_error, read_bytes, replace, sha256, sync_directory, write_new
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from .base import Context
@@ -95,7 +97,11 @@ class State:
             return {"unreadable": op_error(error, path).message}
         except ValueError as error:
             return {"unreadable": f"{path}: {error}"}
-        return record if isinstance(record, dict) else {"unreadable": f"{path}: not a JSON object"}
+        if not isinstance(record, dict):
+            return {"unreadable": f"{path}: not a JSON object"}
+        if parts[0] == "deploys" and not _tells_files(record, parts[1]):
+            return {"unreadable": f"{path}: not the record of that deploy"}
+        return record
 
     def write_record(self, record: dict[str, Any], *parts: str) -> None:
         """Replace one JSON record, durably and at once. OpError."""
@@ -177,22 +183,50 @@ class State:
 
     def journal_tail(self, limit: int) -> list[dict[str, Any]]:
         """The last `limit` entries, oldest first. A damaged line is {"unreadable": its beginning}."""
-        path = self.path("journal.jsonl")
-        text = b""
+        newest = islice(self._lines_newest_first(), limit)
+        return [_entry(line) for line in newest][::-1]
+
+    def last_purge(self) -> float | None:
+        """When bytecode was last purged, however many entries ago that is; None when none ever was."""
+        for line in self._lines_newest_first():
+            entry = _entry(line) if b'"purge"' in line else {}
+            begun = (entry.get("op"), entry.get("phase")) == ("purge", "begin")
+            if begun and isinstance(entry.get("time"), (int, float)):
+                return float(entry["time"])
+        return None
+
+    def _lines_newest_first(self) -> Iterator[bytes]:
+        """The journal's lines, read from its end and no further than they are asked for. OpError."""
+        path, text = self.path("journal.jsonl"), b""
         try:
             with open(path, "rb") as file:
                 position = file.seek(0, os.SEEK_END)
-                while position and text.count(b"\n") <= limit:
+                while position:
                     step = min(_TAIL_BLOCK, position)
                     position -= step
                     file.seek(position)
-                    text = file.read(step) + text
+                    # What precedes the first line feed may begin in the block before this one.
+                    text, *lines = (file.read(step) + text).split(b"\n")
+                    yield from (line for line in reversed(lines) if line.strip())
         except (FileNotFoundError, NotADirectoryError):
-            return []
+            return
         except OSError as error:
             raise op_error(error, path) from None
-        lines = [line for line in text.split(b"\n") if line.strip()]
-        return [_entry(line) for line in lines[max(0, len(lines) - limit) :]]
+        if text.strip():
+            yield text
+
+
+def _tells_files(record: dict[str, Any], deploy_id: str) -> bool:
+    """Does it tell of each file what putting it back needs (originals.py)?"""
+    try:
+        entries = [*record.get("files", ()), *(record.get("pending") or ())]
+        texts = [entry[key] for entry in entries for key in ("named", "path", "staged", "after_sha256")]
+        texts += [entry["original"]["kind"] for entry in entries]
+        return all(isinstance(text, str) for text in texts) and (
+            not entries or record["deploy_id"] == deploy_id
+        )
+    except (KeyError, TypeError):
+        return False
 
 
 def _entry(line: bytes) -> dict[str, Any]:
@@ -204,7 +238,10 @@ def _entry(line: bytes) -> dict[str, Any]:
 
 
 def state(_params: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """{} -> {dir, exists, lock, lock_alive, deploys, boots, interrupted, journal_tail}."""
+    """{} -> {dir, exists, lock, lock_alive, deploys, boots, interrupted, journal_tail, purged}.
+
+    purged: when bytecode was last purged, in seconds since the epoch, or null.
+    """
     store: State = ctx.state
     return {
         "dir": store.dir,
@@ -214,6 +251,7 @@ def state(_params: dict[str, Any], ctx: Context) -> dict[str, Any]:
         "boots": store.latest("boots", 20),
         "interrupted": store.interrupted(),
         "journal_tail": store.journal_tail(50),
+        "purged": store.last_purge(),
     }
 
 
@@ -222,7 +260,7 @@ def journal_read(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     return {"entries": ctx.state.journal_tail(int(params.get("limit") or 50))}
 
 
-@changes
+@notes
 def journal_append(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """{entries} -> {appended}. An entry without a time gets the node's."""
     for entry in params["entries"]:

@@ -25,7 +25,7 @@ def values(picture: Picture) -> Check:
             no_draft_path(node),
             remedy="set draft_model_path in the inventory",
         )
-    if not config.facts.get("exists"):
+    if config.facts.get("exists") is False:
         return failed(
             id,
             expected,
@@ -34,7 +34,7 @@ def values(picture: Picture) -> Check:
             remedy="check draft_model_path in the inventory",
         )
     if config.state is None:
-        why = f"{config.path} could not be read"
+        why = f"{config.path} {config.problem}"
         if config.text is not None:
             why = "SGLang's version is not known, which the values depend on"
         return unknown(id, expected, why, Evidence(config.path, why), remedy=f"inv verify --node {node.name}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..checks import Check, Evidence, failed, passed, skipped, unknown
-from ..intent import wanted_args
+from ..intent import argument
 from ..picture import Picture
 from ..sglang import draft
 from ..sglang.modelconfig import language
@@ -19,7 +19,7 @@ from .wired import unread
 def fits(picture: Picture) -> Check:
     """What would fail at start, or be served and accept nothing, is found from config and headers alone."""
     id, node = "config.draft", picture.node
-    algorithm = wanted_args(node.server).get("speculative_algorithm")
+    algorithm = argument(node.server, "speculative_algorithm")
     expected = "a draft that fits the target and its layer ids"
     if algorithm is None:
         return skipped(id, expected, "the server speculates not at all")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 from ..checks import Check, Evidence, failed, passed, unknown
-from ..picture import Picture, outcome
+from ..picture import Picture, generated, outcome
 from ..secrets import unauthorized
 
 
@@ -45,10 +44,8 @@ def generate(picture: Picture) -> Check:
             Evidence(where, observed),
             remedy=f"inv restart --node {picture.node.name}",
         )
-    try:
-        answer = json.loads(reply["body"])
-        tokens = answer["meta_info"]["completion_tokens"]
-    except (ValueError, KeyError, TypeError):
+    tokens = generated(reply)
+    if tokens is None:
         return unknown(
             id,
             expected,
@@ -56,7 +53,7 @@ def generate(picture: Picture) -> Check:
             Evidence(where, str(reply.get("body"))[:200]),
             remedy=f"inv status --node {picture.node.name}",
         )
-    if not tokens:
+    if tokens <= 0:
         return failed(
             id,
             expected,

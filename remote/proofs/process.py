@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 from ..checks import Check, Evidence, failed, passed, unknown
 from ..intent import expected_ranks
@@ -137,7 +136,9 @@ def after_fix(picture: Picture) -> Check:
     their bytecode, the draft's configuration and its weights.
 
     The change time counts (ctime), not the modification time: that one can be set back. Bytecode that was
-    purged since leaves no trace but in the journal: the server may have loaded it.
+    purged since leaves no trace but in the journal: the server may have loaded it. What shadowed a module and
+    was removed by hand leaves none: its directory's time would also tell of an editor's swap file, and of the
+    __pycache__ that the server itself makes there when it first starts.
     """
     id, expected = "process.after_fix", "the server started after the fix was put in place"
     owned = _ownership(picture)
@@ -151,7 +152,8 @@ def after_fix(picture: Picture) -> Check:
             id, expected, "no file of the bundle was found", remedy=f"inv fixes --node {picture.node.name}"
         )
     changes = [(ctime_ns / 1e9, path) for path, ctime_ns in changed.items()]
-    last, what = max([*changes, *((when, PURGED) for when in _purges(picture))])
+    purged = picture.section("state").get("purged")
+    last, what = max([*changes, *([] if purged is None else [(purged, PURGED)])])
     seen = Evidence(what, f"changed {_clock(last)}")
     if what == PURGED:
         seen = Evidence("the node's journal", f"{PURGED} purged {_clock(last)}")
@@ -206,13 +208,6 @@ def _why_unseen(path: str, fact: Facts) -> str:
     if "error" in fact:
         return str(fact["error"]["message"])
     return f"{path} is not there"
-
-
-def _purges(picture: Picture) -> Iterator[float]:
-    """When bytecode that was or might have been stale was removed, in seconds since the epoch."""
-    for entry in picture.journal:
-        if entry.get("op") == "purge" and entry.get("phase") == "begin" and "time" in entry:
-            yield float(entry["time"])
 
 
 def _clock(epoch_s: float) -> str:

@@ -73,4 +73,4 @@ def _why(picture: Picture, path: str) -> str:
     facts = configs.get(path, configs)
     if "error" in facts:
         return str(facts["error"]["message"])
-    return "no JSON object" if facts.get("exists") else "absent"
+    return facts.get("problem") or ("no JSON object" if facts.get("exists") else "absent")

@@ -27,12 +27,16 @@ def show(result: History) -> None:
         mine = list(actions)
         first, what = mine[0], str(mine[0]["command"])
         out.print()
+        if not isinstance(first["action"], str):  # the disk was full, or the node lost its power
+            for row in mine:
+                out.print(Text(f"a damaged line of its journal: {row['detail']}", style="unknown"))
+            continue
         out.print(Text.assemble(f"{utc(first['time'])}  ", (what, "heading")), soft_wrap=True)
         out.print(Text(f"  {first['deploy_id']}, by {first['who']}", style="quiet"), soft_wrap=True)
         for row in mine:
-            style = _STYLES.get(row["outcome"], "fail")
+            style = _STYLES.get(str(row["outcome"]), "fail")
             heading = Text.assemble(
-                "  ", (f"{row['outcome']:<8}", style), (f"{row['action']:<14}", "heading"), " "
+                "  ", (f"{row['outcome']!s:<8}", style), (f"{row['action']!s:<14}", "heading"), " "
             )
             print_hanging(out, heading, Text(str(row["error"] or row["detail"] or "")))
 

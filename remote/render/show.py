@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ..errors import ExitCode
 from ..holder import ALIVE, told
+from ..work import replaced_files
 from .checks import print_checks
 from .console import console, next_step
 from .plan import print_actions, print_plan
@@ -54,10 +55,10 @@ def deployed(result: Deployed) -> None:
         meant = result.exit_code == ExitCode.OK
         what = "was already as meant" if meant else "has nothing that a deploy would mend"
         out.print(f"{result.node} {what}: nothing was changed")
-    elif any(each["changed"] for each in result.actions if each["id"] in ("push-code", "push-config")):
+    elif replaced_files(result.actions):
         back = next_step(f"inv rollback --node {result.node}")
         out.print(f"deploy {result.deploy_id}; to go back: {back}", soft_wrap=True)
-    else:  # a rollback would undo an earlier one
+    else:
         out.print(f"deploy {result.deploy_id} replaced no file: there is nothing to go back from")
 
 

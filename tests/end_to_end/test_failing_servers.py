@@ -25,7 +25,7 @@ def deployed(practice: Practice) -> Practice:
 def test_one_that_ends_while_it_starts(practice: Practice) -> None:
     practice.settings(faults={"nccl": True})
     ran = practice.inv("deploy-fix", "--yes", "--json").refuses(
-        6, "practice", "NCCL error", "inv logs --errors"
+        6, "practice", "NCCL error", "inv logs --errors", "inv rollback"
     )
     shapes.hold(ran, "deploy-fix")
     assert ran.entry["failure"] == "nccl"
@@ -47,6 +47,10 @@ def test_one_that_ends_while_it_starts(practice: Practice) -> None:
     assert (status.entry["server"]["state"], status.entry["fix"]["state"]) == ("down", "ours")
     assert practice.inv("verify", "--json").is_(7).verdicts["process.single"] == "fail"
 
+    # This one replaces no file: a rollback would undo the deploy before it.
+    again = practice.inv("deploy-fix", "--yes", "--json").refuses(6, "practice", "inv logs --errors")
+    assert "rollback" not in again.err
+
     practice.settings()
     settled = practice.deploy()
     assert [id for id, action in settled.actions.items() if action["changed"]] == ["start"]
@@ -59,6 +63,7 @@ def test_one_that_does_not_come_up_after_a_rollback(practice: Practice) -> None:
     practice.settings(faults={"nccl": True})
     ran = practice.inv("rollback", "--yes", "--json").refuses(6, "practice", "NCCL error")
     shapes.hold(ran, "rollback")
+    assert "go back" not in ran.err
     assert ran.actions["restore"]["changed"]
     assert ran.verdicts["process.single"] == "fail"
     practice.settings()

@@ -52,6 +52,16 @@ def test_a_node_that_cannot_be_reached_is_the_worst(incident: Practice, fleet: s
     assert whole.out.count("pass source.file") == 2
 
 
+def test_the_locks_of_a_group_are_shown_behind_one_that_cannot_be_reached(
+    incident: Practice, fleet: str
+) -> None:
+    for words in ((), ("--yes", "--dry-run")):
+        shown = incident.inv("unlock", *words, "--node", "all", "--inventory", fleet).refuses(3, "dead")
+        assert shown.out.count("is not locked") == 2
+    stopped = incident.inv("unlock", "--yes", "--node", "all", "--inventory", fleet).refuses(3, "dead")
+    assert "2 not begun: left, right" in stopped.err
+
+
 def test_the_states_of_a_group_are_a_table(incident: Practice, fleet: str) -> None:
     shown = incident.inv("status", "--node", "all", "--inventory", fleet).refuses(3, "dead")
     table = [line.split()[:2] for line in shown.out.splitlines()]

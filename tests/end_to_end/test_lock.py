@@ -144,7 +144,10 @@ def test_a_lock_can_be_taken_away(practice: Practice, alice: subprocess.Popen[st
     assert row["who"].startswith("bob@")
     assert "alice@" in row["detail"]
     stop(practice).is_(0)
-    finish(alice).refuses(6, "practice")
+    finish(alice).refuses(6, "practice", "the lock was taken away meanwhile: inv history --node practice")
+    health = [each for each in history(practice) if each["action"] == "health"][-1]
+    assert health["who"].startswith("alice@")
+    assert health["outcome"] == "error", "how it went is told, with the lock or without"
 
 
 def test_what_was_planned_is_planned_anew_after_the_wait(practice: Practice) -> None:

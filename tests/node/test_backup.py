@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
 import stat
+import struct
 import zlib
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,34 @@ def test_replaced_and_exactly_back(probe: Probe, node: Path) -> None:
     assert [entry["changed"] for entry in restore(probe)] == [False, False, False]
     assert snapshot(node) == before
     assert probe.state.latest("deploys", 1)[0]["outcome"] == "restored"
+
+
+# posix_acl_xattr.h: version 2, then (tag, permissions, id): owner rw, uid 1000 r, group r, mask r, others -.
+_NOBODY = 0xFFFFFFFF
+_ACL = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", *entry)
+    for entry in ((1, 6, _NOBODY), (2, 4, 1000), (4, 4, _NOBODY), (0x10, 4, _NOBODY), (0x20, 0, _NOBODY))
+)
+
+
+def test_access_control_list_and_attributes_are_kept_and_come_back(probe: Probe, node: Path) -> None:
+    """The server's user could read the file by its list only: a deploy lost it, and a rollback too."""
+    attributes = {"system.posix_acl_access": _ACL, "user.origin": b"registry"}
+
+    def found() -> dict[str, bytes]:
+        return {name: os.getxattr(node / "a.py", name) for name in os.listxattr(node / "a.py")}
+
+    try:
+        for name, value in attributes.items():
+            os.setxattr(node / "a.py", name, value)
+    except OSError:
+        pytest.skip("this file system has no attributes")
+    write(probe, wanted(node / "a.py", b"a = 2\n"))
+    assert found() == attributes
+    os.removexattr(node / "a.py", "system.posix_acl_access")
+    restore(probe)
+    assert found() == attributes
+    assert [entry["in_place"] for entry in stands(probe)] == [True]
 
 
 def test_file_behind_a_link_is_replaced_in_its_place(probe: Probe, node: Path) -> None:
@@ -217,10 +247,22 @@ def test_damaged_original_is_noticed_before_anything_is_put_back(probe: Probe, n
     done = write(probe, wanted(node / "a.py", b"a = 2\n"), wanted(node / "b.py", b"b = 2\n"))
     now = snapshot(node)
     Path(done[1]["backup"]).write_bytes(b"x")
-    with pytest.raises(OpError) as caught:
+    with pytest.raises(OpError, match=r"b\.py: its original is lost") as caught:
         restore(probe)
     assert caught.value.kind == "missing"
     assert snapshot(node) == now
+    assert probe.state.interrupted() == [], "each changing command after it was refused, for ever"
+
+
+def test_an_interrupted_run_whose_original_is_lost_is_ended_all_the_same(probe: Probe, node: Path) -> None:
+    done = write(probe, wanted(node / "a.py", b"a = 2\n"), wanted(node / "b.py", b"b = 2\n"))
+    record = probe.state.read_record("deploys", "d1", "manifest.json") or {}
+    probe.state.write_record({**record, "pending": record["files"]}, "deploys", "d1", "manifest.json")
+    Path(done[1]["backup"]).unlink()
+    found = rollback.recover({}, probe.ctx)
+    assert found["foreign"] == [f"{node / 'b.py'} (its original is lost)"]
+    assert ((node / "a.py").read_bytes(), (node / "b.py").read_bytes()) == (b"a = 1\n", b"b = 2\n")
+    assert probe.state.interrupted() == []
 
 
 def test_they_are_changes() -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from remote.node import backup, fsio
+from remote.node import backup, fsio, rollback
 from remote.node.base import OpError
 from remote.node.state import State
 from tests.node.kit import ROOT, Probe, unprivileged
-from tests.node.replacing import snapshot, wanted, write
+from tests.node.replacing import restore, snapshot, wanted, write
 
 LIMITED = """
 import json, resource, sys
@@ -84,16 +84,48 @@ def test_what_the_kernel_says_is_told_by_kind() -> None:
         errno.EACCES: "permission",
     }
     kinds |= {
-        errno.EPERM: "permission",
         errno.ENOENT: "missing",
         errno.EBUSY: "unsupported",
-        errno.EIO: "internal",
+        errno.EIO: "unsupported",
+        errno.ENOTTY: "internal",
     }
     for number, kind in kinds.items():
         error = fsio.op_error(OSError(number, os.strerror(number)), "/some/path")
         assert error.kind == kind
         assert error.message.startswith("/some/path: ")
         assert error.data["path"] == "/some/path"
+
+
+def test_what_even_root_may_not_do_is_no_matter_of_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`set sudo: true` was all that was said of an immutable file."""
+    for uid, told in ((0, True), (1000, False)):
+        monkeypatch.setattr(os, "geteuid", lambda uid=uid: uid)
+        error = fsio.op_error(PermissionError(errno.EPERM, "Operation not permitted"), "/a.py")
+        assert ("lsattr" in error.message, error.kind == "unsupported") == (told, told)
+
+
+def test_a_restore_that_comes_half_way_says_so(
+    probe: Probe, node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an immutable file: "not permitted" was all that was said, and the other files had been put back."""
+    before = snapshot(node)
+    write(probe, wanted(node / "a.py", b"a = 2\n"), wanted(node / "b.py", b"b = 2\n"))
+    replace = os.replace
+
+    def refuse(source: str, target: str) -> None:
+        if target == str(node / "a.py"):
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        replace(source, target)
+
+    with monkeypatch.context() as immutable:
+        immutable.setattr(os, "replace", refuse)
+        with pytest.raises(
+            OpError, match=r"a\.py: .*; 1 of 2 files are put back, the next command"
+        ) as caught:
+            restore(probe)
+    assert caught.value.data["path"] == str(node / "a.py")
+    assert rollback.recover({}, probe.ctx)["foreign"] == []
+    assert snapshot(node) == before
 
 
 def test_failure_between_renames_puts_the_renamed_ones_back(probe: Probe, node: Path) -> None:

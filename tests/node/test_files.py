@@ -161,13 +161,14 @@ def test_what_is_written_beside_a_file_is_no_change_of_it(probe: Probe, tmp_path
     assert changed_ns(probe, config) < started
 
 
-def test_text_is_limited_and_decoded_with_replacement(probe: Probe, tmp_path: Path) -> None:
+def test_text_is_limited_and_nothing_is_replaced_in_it(probe: Probe, tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * (files.TEXT_LIMIT + 1))
     (tmp_path / "latin").write_bytes(b"\xbf{}")
     found = files.configs({"paths": [str(tmp_path / "big"), str(tmp_path / "latin")]}, probe.ctx)
     assert found[str(tmp_path / "big")]["text"] is None
     assert found[str(tmp_path / "big")]["size"] == files.TEXT_LIMIT + 1
-    assert found[str(tmp_path / "latin")]["text"] == "\ufffd{}"
+    assert found[str(tmp_path / "latin")]["text"] is None
+    assert found[str(tmp_path / "latin")]["problem"] == "byte 1 is not UTF-8"
 
 
 def test_one_failure_does_not_hide_others(probe: Probe, tmp_path: Path) -> None:

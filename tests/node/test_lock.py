@@ -116,6 +116,21 @@ def test_damaged_lock_is_held_until_broken(probe: Probe, tmp_path: Path) -> None
     assert take(probe)["acquired"]
 
 
+@pytest.mark.parametrize(
+    "holder", [{"pid": 10**20}, {"pid": True}, {"pid": 0}, {"who": ["a"]}, {"command": 5}, {"boot_id": {}}]
+)
+def test_a_lock_that_this_toolkit_never_wrote_is_a_damaged_one(
+    probe: Probe, tmp_path: Path, holder: dict[str, Any]
+) -> None:
+    """Each command ended with a traceback, `inv unlock --yes` too."""
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/lock").write_text(json.dumps({"who": "ann@desk", "pid": 7, **holder}))
+    found = lock.facts({}, probe.ctx)
+    assert "not a lock of this toolkit" in found["lock"]["unreadable"]
+    assert found["lock_alive"] is None
+    assert lock.break_lock({"expect_pid": None}, probe.ctx)["released"]
+
+
 def test_break_lock_looks_at_the_pid(probe: Probe, tmp_path: Path) -> None:
     assert lock.break_lock({"expect_pid": 1}, probe.ctx) == {"released": False, "holder": None}
     held_by(tmp_path / "state")

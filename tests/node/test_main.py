@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from remote.node import main
-from remote.node.base import Context, OpError, changes
+from remote.node.base import Context, OpError, changes, notes
 from remote.node.state import State
 from tests.node.dispatcher import Bench, Op, echo, until_cancelled
 
@@ -131,6 +131,13 @@ def test_a_change_needs_the_lock(bench: Callable[[dict[str, Op]], Bench]) -> Non
     assert one.next()["result"] == {"released": True}
     one.ask(5, "change")
     assert one.next()["error"]["kind"] == "not-locked"
+
+
+def test_a_note_needs_no_lock(bench: Callable[[dict[str, Op]], Bench]) -> None:
+    """How a start went was not told when somebody had taken the lock away meanwhile."""
+    one = bench({"note": notes(lambda params, _: params)})
+    one.ask(1, "note", {"a": 1})
+    assert one.next()["result"] == {"a": 1}
 
 
 def test_the_lock_is_released_with_the_connection(

@@ -7,6 +7,7 @@ import multiprocessing
 import stat
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,7 @@ def test_reading_makes_nothing(probe: Probe, tmp_path: Path) -> None:
         "boots": [],
         "interrupted": [],
         "journal_tail": [],
+        "purged": None,
     }
     assert state_module.history({"limit": 3}, probe.ctx) == {"journal": [], "deploys": [], "boots": []}
     assert not (tmp_path / "state").exists()
@@ -37,6 +39,28 @@ def test_directory_is_private(probe: Probe, tmp_path: Path) -> None:
     for made in (tmp_path / "state", tmp_path / "state/boots", tmp_path / "state/boots/b1"):
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "state/boots/b1/boot.json").stat().st_mode) == 0o600
+
+
+_WHOLE = {"named": "/a", "path": "/a", "staged": "/.a", "after_sha256": "00", "original": {"kind": "absent"}}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"deploy_id": "d1", "files": None},
+        {"deploy_id": "d1", "files": [{}]},
+        {"deploy_id": "d1", "files": [{**_WHOLE, "path": None}]},
+        {"deploy_id": "d1", "files": [{**_WHOLE, "original": {}}]},
+        {"deploy_id": "d1", "files": [], "pending": 5},
+        {"deploy_id": "d2", "files": [_WHOLE]},
+    ],
+)
+def test_a_record_of_a_deploy_that_lacks_something_is_damaged(probe: Probe, record: dict[str, Any]) -> None:
+    """Each command ended with a traceback then."""
+    probe.state.write_record(record, "deploys", "d1", "manifest.json")
+    (found,) = probe.state.latest("deploys", 5)
+    assert (found["id"], set(found)) == ("d1", {"id", "begun", "unreadable"})
+    assert probe.state.interrupted() == []
 
 
 def test_records_are_listed_oldest_first(probe: Probe) -> None:
@@ -112,6 +136,19 @@ def test_two_writers_never_mix(probe: Probe) -> None:
     assert len(entries) == 100
     for who in range(2):
         assert [e["n"] for e in entries if e["who"] == who] == list(range(50))
+
+
+def test_the_last_purge_is_found_however_many_entries_follow_it(probe: Probe) -> None:
+    """Fifty notes of benchmarks hid it, and a server that had loaded stale bytecode passed."""
+    assert state_module.state({}, probe.ctx)["purged"] is None
+    probe.state.journal({"op": "purge", "phase": "begin", "time": 5.0})
+    probe.state.journal({"op": "purge", "phase": "begin", "time": 7.0})
+    probe.state.journal({"op": "purge", "phase": "end", "time": 8.0})
+    for n in range(300):
+        probe.state.journal({"action": "bench", "detail": "purge " * 60, "time": 10.0 + n})
+    found = state_module.state({}, probe.ctx)
+    assert found["purged"] == 7.0
+    assert [entry["time"] for entry in found["journal_tail"]] == [260.0 + n for n in range(50)]
 
 
 def test_operations_on_the_journal(probe: Probe) -> None:
