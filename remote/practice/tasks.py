@@ -64,7 +64,7 @@ def collection(show: Show, argv: Sequence[str] = sys.argv) -> Collection:
             "sglang": "version of SGLang to practise on (default 0.5.9)",
             "ssh": "SSH server: openssh or asyncssh (default: openssh where it is installed)",
             "gpus": "number of simulated GPUs (default 8)",
-            "real": "SGLang itself on the CPU, tiny models (Python 3.11, 2 GB of disk and of memory)",
+            "real": "SGLang itself on the CPU, tiny models (Python 3.11, 2.3 GB of disk, 2 GB of memory)",
             **HELP,
         },
     )

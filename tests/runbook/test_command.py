@@ -27,7 +27,7 @@ def test_the_whole_page_without_what_only_tests_need() -> None:
         for command in entry.commands:
             assert f"  $ {command}\n" in said
     assert "<!--" not in said
-    assert "practice.break" not in said
+    assert "undo: " not in said
     assert "```" not in said
     end = " ".join(" ".join(said.splitlines()[-20:]).split())
     assert end.endswith(f"inv runbook {ENTRIES[-1].symptom} {ENTRIES[-1].title}")
