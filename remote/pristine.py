@@ -34,6 +34,15 @@ def from_pristine(picture: Picture) -> Picture:
             )
         released[path] = content
     wanted = fixes.evaluate(picture.bundle, version, released, dict.fromkeys(released))
+    misfits = [file.path for file in wanted.files if file.state == "foreign"]
+    if misfits:
+        raise RefusedError(
+            f"{node.name}: {wanted.bundle} does not fit {', '.join(misfits)} of the released sglang"
+            f" {version}",
+            hint="mend the bundle's edits (docs/fixes.md)",
+            node=node.name,
+            data={"reason": "misfit"},
+        )
     files = tuple(_against(file, picture.sources.get(file.path)) for file in wanted.files)
     state: State = "ours" if all(file.new_text is None for file in files) else "partial"
     return replace(picture, fix=FixState(wanted.bundle, version, state, files))
