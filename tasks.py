@@ -150,10 +150,10 @@ def bench(
     baseline: str | None = None,
     save_as: str | None = None,
     prompts: str | None = None,
-    requests: int = 0,
-    concurrency: int = 0,
-    max_tokens: int = 0,
-    limit: int = 0,
+    requests: str | None = None,
+    concurrency: str | None = None,
+    max_tokens: str | None = None,
+    limit: str | None = None,
     client: str = "fixops",
     anyway: bool = False,
 ) -> None:
@@ -303,7 +303,7 @@ def fixes(
     help={
         **NODE,
         "grep": "only lines of the last boot that match this regular expression",
-        "lines": "how many lines, the last ones",
+        "lines": "how many lines, the last ones (default 40)",
         "follow": "go on as the log grows, until Ctrl-C",
         "errors": "the first cause of the last boot's failure",
         "args": "the last boot's effective server arguments",
@@ -336,7 +336,7 @@ def logs(
     )
 
 
-@task(help={**NODE, "limit": "how many entries, the last ones"})
+@task(help={**NODE, "limit": "how many entries, the last ones (default 100)"})
 def history(
     context: Context,
     node: str | None = None,

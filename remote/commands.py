@@ -133,7 +133,7 @@ def changing(
                 node=session.node.name,
             )
 
-        return cli.on_nodes(options, nodes, each, view, parallel=False)
+        return cli.on_nodes(options, nodes, each, view, parallel=False, go_on=change.dry_run)
 
     cli.guarded(options, body)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import journal
-from .errors import ExitCode
+from .errors import ExitCode, UsageError
 from .session import Session
 
 
@@ -40,5 +40,7 @@ class History:
 
 
 def history(session: Session, limit: int) -> History:
+    if limit < 1:
+        raise UsageError(f"--limit {limit}: less than one entry", hint="leave it out for the last 100")
     reply = session.request("journal_read", {"limit": limit})
     return History(session.node.name, tuple(reply["entries"]))

@@ -48,6 +48,7 @@ class Stepped:
     actions: tuple[dict[str, Any], ...]
     deploy_id: str | None = None
     known: bool = True
+    dry_run: bool = False
 
     @property
     def exit_code(self) -> ExitCode:
@@ -145,7 +146,7 @@ def _carry_out(
 ) -> Stepped:
     node = session.node.name
     if dry_run:
-        return Stepped(node, planned_json(plan))
+        return Stepped(node, planned_json(plan), dry_run=True)
     if not plan.changes:
         return Stepped(node, tuple(unchanged(action).to_json() for action in plan.actions))
     confirm(plan)

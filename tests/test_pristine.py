@@ -40,8 +40,6 @@ def test_a_bundle_that_does_not_fit_the_released_file_is_refused(tmp_path: Path)
     text = file.read_text()
     assert ANCHOR in text
     file.write_text(text.replace(ANCHOR, MISTYPED))
-    picture = replace(
-        pictures.picture(sources=edited()), bundle=bundles.load_bundle(mine)
-    )
+    picture = replace(pictures.picture(sources=edited()), bundle=bundles.load_bundle(mine))
     with pytest.raises(RefusedError, match=r"does not fit .*deepseek_v2.py of the released sglang 0\.5\.9"):
         from_pristine(picture)

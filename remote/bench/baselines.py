@@ -115,6 +115,11 @@ def _cannot_keep(error: OSError) -> UsageError:
     )
 
 
+def is_there(name: str) -> bool:
+    """Whether a run of this machine has that name."""
+    return (directory() / "baselines" / f"{check_name(name)}.json").exists()
+
+
 def keep(document: Mapping[str, Any], *, save_as: str | None) -> Path:
     """Store a run, and under its name if it has one. UsageError where nothing can be written."""
     paths = [directory() / "bench" / str(document["node"]) / f"{document['run_id']}.json"]

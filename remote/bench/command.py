@@ -15,15 +15,15 @@ from .result import Bench
 
 @dataclass(frozen=True)
 class Asked:
-    """The options as they were typed; 0 for numbers that were not given."""
+    """The options as they were typed; None for what was not given."""
 
     baseline: str | None = None
     save_as: str | None = None
     prompts: str | None = None
-    requests: int = 0
-    concurrency: int = 0
-    max_tokens: int = 0
-    limit_s: int = 0
+    requests: str | int | None = None
+    concurrency: str | int | None = None
+    max_tokens: str | int | None = None
+    limit_s: str | int | None = None
     client: str = "fixops"
     anyway: bool = False
 
@@ -33,16 +33,26 @@ def options_of(asked: Asked) -> Options:
     return Options(
         plan(
             prompts=asked.prompts,
-            requests=asked.requests or None,
-            concurrency=asked.concurrency or None,
-            max_tokens=asked.max_tokens or None,
-            limit_s=asked.limit_s or None,
+            requests=_number("--requests", asked.requests),
+            concurrency=_number("--concurrency", asked.concurrency),
+            max_tokens=_number("--max-tokens", asked.max_tokens),
+            limit_s=_number("--limit", asked.limit_s),
             client=asked.client,
         ),
         None if asked.baseline is None else baselines.find(asked.baseline),
         None if asked.save_as is None else baselines.check_name(asked.save_as),
         asked.anyway,
     )
+
+
+def _number(option: str, typed: str | int | None) -> int | None:
+    """What was typed, which is not left to Invoke: `--requests 0` would be as if nothing had been."""
+    try:
+        return None if typed is None else int(typed)
+    except ValueError:
+        raise UsageError(
+            f"{option} {typed}: not a whole number", hint="leave it out for the default"
+        ) from None
 
 
 def one_name(asked: Asked, nodes: Sequence[Node]) -> None:

@@ -91,6 +91,8 @@ def verified_in_group(result: Verified) -> None:
 def stepped(result: Stepped) -> None:
     if result.deploy_id is None:
         print_actions(console(), result.actions)
+    if result.dry_run:
+        dry_run(result.node)
 
 
 def started(result: Stepped) -> None:

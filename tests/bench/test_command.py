@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 from remote import commands
+from remote.bench import command
 from remote.bench.command import Asked
 from remote.cli import Options
+from remote.errors import UsageError
 from tests.support import free_port
 
 
@@ -50,3 +52,11 @@ def test_one_name_is_not_given_to_the_runs_of_several_nodes(
     error = json.loads(capsys.readouterr().out)["error"]
     assert "one name cannot hold the runs of 2 nodes" in error["message"]
     assert "inv bench --save-as before-one --node one" in error["hint"]
+
+
+@pytest.mark.parametrize("typed", ["0", "-1", "abc", "2.5", ""])
+@pytest.mark.parametrize("option", ["requests", "concurrency", "max_tokens", "limit_s"])
+def test_a_number_that_means_nothing_is_no_default(option: str, typed: str) -> None:
+    """`--requests 0` ran the whole benchmark, and `--requests abc` was a traceback."""
+    with pytest.raises(UsageError, match="--"):
+        command.options_of(Asked(**{option: typed}))  # type: ignore[arg-type]
