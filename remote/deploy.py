@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from . import checks
+from .arguments import refuse_several_nodes
 from .bundles import Bundle
 from .checks import Check
 from .errors import ExitCode, UnhealthyError
 from .interrupted import observe_settled
 from .picture import Picture
-from .plan import Plan, build, refuse_several_nodes
+from .plan import Plan, build
 from .pristine import from_pristine
 from .proofs import prove
 from .purge import purge

@@ -11,15 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from . import secrets
+from .arguments import refuse_adjusted_arguments
 from .checks import Check
-from .errors import RefusedError, UsageError
+from .errors import RefusedError
 from .fixes import FileState
-from .intent import expected_ranks, model_config_path, spanned_nodes, speculative_args, uses_no_gpu
-from .inventory import Node
+from .intent import expected_ranks, model_config_path, uses_no_gpu
 from .ownership import Process
 from .picture import Picture
 from .running import Boot, boot_of, launcher, silent_s, started_as_meant, started_otherwise, still_starting
-from .sglang import speculation
 from .strangers import refuse_foreign
 
 # A running server on which one of these fails is not the one that is meant: it is started anew.
@@ -113,50 +112,6 @@ def serve(picture: Picture, checks: Sequence[Check], why: Sequence[str]) -> Plan
 def _generates(checks: Sequence[Check]) -> str:
     found = next(check for check in checks if check.id == "health.generate")
     return "it generates" if found.verdict == "pass" else f"{found.verdict}: {found.observed}"
-
-
-def refuse_several_nodes(node: Node) -> None:
-    """A server over several nodes is not started, nor waited for: that takes all of its nodes at once.
-
-    The first node's ranks wait for the others', and the others never log that they are ready, nor generate
-    (entrypoints/engine.py, node_rank >= 1, all versions).
-    """
-    nodes = spanned_nodes(node.server)
-    if nodes > 1:
-        raise UsageError(
-            f"{node.name}: server '{node.server_name}' has nnodes: {nodes}, and servers over several nodes"
-            " are not supported: fixops starts none and waits for none",
-            hint="put the fix on each of its nodes (inv push-fix, then inv purge-pycache), start it as you"
-            f" do, and look with: inv verify --node {node.name}",
-            node=node.name,
-        )
-
-
-def refuse_adjusted_arguments(picture: Picture) -> None:
-    """Speculative arguments that SGLang would silently change, or refuse, are refused here."""
-    if picture.version is None:
-        return
-    node = picture.node
-    found = speculation.normalise(
-        picture.version,
-        speculative_args(node.server),
-        env=secrets.environment_of(node.server, os.environ),
-        draft_architectures=picture.draft_architectures,
-    )
-    if found:
-        lines = "; ".join(
-            dict.fromkeys(
-                each.why
-                if each.fatal
-                else f"{each.name} {each.requested!r} would become {each.effective!r} ({each.why})"
-                for each in found
-            )
-        )
-        raise UsageError(
-            f"{node.name}: SGLang {picture.version} would not run with these arguments: {lines}",
-            hint=f"set the values it would use in the inventory, server '{node.server_name}'",
-            node=node.name,
-        )
 
 
 def code_writes(picture: Picture) -> tuple[Write, ...]:

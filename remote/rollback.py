@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from . import checks
+from .arguments import refuse_adjusted_arguments, refuse_several_nodes
 from .bundles import Bundle
 from .cache import Contents
 from .checks import Check
@@ -19,8 +20,6 @@ from .plan import (
     Action,
     Plan,
     purge_action,
-    refuse_adjusted_arguments,
-    refuse_several_nodes,
     serve,
     stale_modules,
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .arguments import refuse_adjusted_arguments, refuse_several_nodes
 from .bundles import Bundle
 from .errors import ExitCode, RefusedError, UnhealthyError
 from .free import free_gpus, ours_alone, strangers, to_free, to_free_beside
@@ -24,8 +25,6 @@ from .plan import (
     kill_action,
     purge_action,
     push_actions,
-    refuse_adjusted_arguments,
-    refuse_several_nodes,
     refuse_start,
     stale_modules,
 )

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from remote.arguments import refuse_adjusted_arguments
 from remote.checks import unknown
 from remote.errors import ExitCode, RefusedError, UsageError
 from remote.inventory import command
 from remote.picture import Picture
-from remote.plan import Plan, build, refuse_adjusted_arguments
+from remote.plan import Plan, build
 from remote.proofs import prove
 from tests import pictures
 from tests.fact_faults import (
