@@ -9,6 +9,7 @@ from .inventory import Node
 from .ownership import Foreign, Ownership
 from .picture import Picture
 from .sglang.adjustments import from_argv
+from .sglang.modelpath import same_path
 
 
 def owned_of(picture: Picture) -> Ownership:
@@ -42,20 +43,21 @@ def refuse_stale(picture: Picture) -> None:
 
 
 def instead(picture: Picture) -> str | None:
-    """What is there where our server is not: somebody else's listener on its port, or an SGLang server on
-    another port, which may be the one that is meant. None where nothing is."""
+    """What is there where our server is not: somebody else's listener on its port, or a server of its model
+    on another port, which may be the one that is meant. None where nothing is."""
     owned = owned_of(picture)
     listens = [each for each in owned.foreign if each.gpu is None]
     if listens:
         return str(listens[0])
     stale = {each.process.pid for each in owned.stale}
     processes = (picture.facts.get("procs") or {}).get("processes", [])
-    servers = [each for each in processes if each["role"] == "launcher" and each["pid"] not in stale]
-    if not servers:
-        return None
-    port = from_argv(servers[0].get("argv") or []).get("port")
-    where = f" on port {port}" if port else ""
-    return f"another SGLang server runs{where}, pid {servers[0]['pid']}: is `port` in the inventory right?"
+    for each in processes:
+        given = from_argv(each.get("argv") or [])
+        ours = same_path(str(given.get("model_path")), picture.node.server.model_path)
+        if each["role"] == "launcher" and each["pid"] not in stale and ours:
+            where = f" on port {given['port']}" if "port" in given else ""
+            return f"a server of this model runs{where}, pid {each['pid']}: is `port` in the inventory right?"
+    return None
 
 
 def refuse_strangers(node: Node, foreign: Sequence[Foreign]) -> None:

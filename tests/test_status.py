@@ -150,7 +150,13 @@ def test_a_server_that_wants_another_key_is_up_and_verify_says_the_same(
 def on_another_port(facts: dict[str, Any]) -> None:
     """The server that is meant runs, and `port` in the inventory is wrong."""
     facts["procs"]["listeners"] = []
-    facts["procs"]["processes"][0]["argv"] = ["python", "-m", "sglang.launch_server", "--port", "49783"]
+    argv = ["python", "-m", "sglang.launch_server", "--model-path", "/models/kimi/", "--port", "49783"]
+    facts["procs"]["processes"][0]["argv"] = argv
+
+
+def of_another_model(facts: dict[str, Any]) -> None:
+    on_another_port(facts)
+    facts["procs"]["processes"][0]["argv"][4] = "/models/llama"
 
 
 def test_what_is_there_in_place_of_the_server_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,8 +166,9 @@ def test_what_is_there_in_place_of_the_server_is_told(capsys: pytest.CaptureFixt
     assert "inv runbook port-taken" in screen(capsys, taken)
     elsewhere = told(on_another_port)
     assert elsewhere.why.endswith(
-        "another SGLang server runs on port 49783, pid 100: is `port` in the inventory right?"
+        "a server of this model runs on port 49783, pid 100: is `port` in the inventory right?"
     )
+    assert "runs on port" not in told(of_another_model).why
 
 
 def test_an_earlier_servers_rank_is_not_shown_as_somebody_elses(capsys: pytest.CaptureFixture[str]) -> None:
