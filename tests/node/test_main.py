@@ -23,7 +23,7 @@ def change(params: dict[str, Any], _ctx: Context) -> dict[str, Any]:
 
 
 def test_what_python_3_13_0_cannot_import_in_several_threads_is_imported_before_there_are_any() -> None:
-    """One verification in five ended with a section unread: "cannot import name 'Mapping'"."""
+    """Sections of an observation ended with "cannot import name 'Mapping'", whichever came first."""
     imports = [
         node for node in ast.parse(Path(main.__file__).read_text()).body if isinstance(node, ast.Import)
     ]
