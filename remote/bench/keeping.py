@@ -18,9 +18,10 @@ LOCK_WAIT_S = 5.0
 def keep(session: Session, reporter: Reporter, found: Bench) -> Bench:
     """Store the run and tell the node's journal. A run that was stopped gets no name."""
     found = replace(found, saved_as=None if found.interrupted else found.saved_as)
-    if found.saved_as and baselines.is_there(found.saved_as):
-        reporter.note(f"the baseline '{found.saved_as}' is replaced: its own run stays kept by its id")
+    replaced = found.saved_as is not None and baselines.is_there(found.saved_as)
     path = baselines.keep(clean_tree(found.document(), session.secrets.clean), save_as=found.saved_as)
+    if replaced:
+        reporter.note(f"the baseline '{found.saved_as}' that was there is replaced")
     _journal(session, reporter, found)
     return replace(found, kept=str(path))
 

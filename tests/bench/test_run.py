@@ -321,12 +321,25 @@ class Told(Silent):
     def __init__(self) -> None:
         self.ok: list[str] = []
         self.not_so: list[str] = []
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
     def done(self, id: str, detail: str, *, changed: bool) -> None:  # noqa: ARG002
         self.ok.append(f"{id} {detail}")
 
     def failed(self, id: str, detail: str) -> None:
         self.not_so.append(f"{id} {detail}")
+
+
+def test_a_baseline_that_is_replaced_is_told(tmp_path: Path, prompts: str) -> None:
+    """It took the place of another one without a word."""
+    with place(tmp_path) as here:
+        for notes in ([], ["the baseline 'good' that was there is replaced"]):
+            told = Told()
+            here.measure(Options(asked(prompts), save_as="good"), told)
+            assert [note for note in told.notes if "baseline" in note] == notes
 
 
 @pytest.mark.parametrize("failing", [True, False])
