@@ -18,6 +18,7 @@ def actions(entries: Iterable[Entry]) -> list[tuple[Entry, Entry | None]]:
         if entry.get("action") == UNLOCK:
             continue
         if entry.get("phase") == "end":
+            # One that corrects takes the place of an end which said more than was so.
             place = next((n for n in reversed(range(len(rows))) if _ends(entry, *rows[n])), None)
             if place is not None:
                 rows[place] = rows[place][0], entry
@@ -27,4 +28,5 @@ def actions(entries: Iterable[Entry]) -> list[tuple[Entry, Entry | None]]:
 
 
 def _ends(entry: Entry, begin: Entry, end: Entry | None) -> bool:
-    return end is None and all(begin.get(key) == entry.get(key) for key in ("deploy_id", "action"))
+    open_ = end is None or bool(entry.get("corrects"))
+    return open_ and all(begin.get(key) == entry.get(key) for key in ("deploy_id", "action"))

@@ -40,6 +40,7 @@ def attempt(work: Work, plan: Plan) -> UnhealthyError | None:
     try:
         relaunch(work, plan)
     except UnhealthyError as error:
+        work.failed(error)
         error.data = {**work.told(), **error.data}
         # A server that hangs is waited for once more: half a minute without a word would be long.
         work.reporter.note("it failed; reading what the node is like now")

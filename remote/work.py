@@ -23,6 +23,8 @@ from .session import Event, Session
 ENDS = ("kill-stale", "stop")
 # The last entry of a command in the journal: nothing that `inv history` shows.
 UNLOCK = "unlock"
+# Puts files back after another action failed: its own outcome is none of that one's.
+RESTORE = "restore"
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,18 @@ class Work:
         entry = self.journal("verify", detail)
         self._append({**entry, "phase": "begin"}, {**entry, "phase": "end", "outcome": outcome})
 
+    def failed(self, error: FixopsError) -> None:
+        """The action that was begun last did not come true, although the node answered: processes that did
+        not end, memory that did not come back. Its entry in the journal says `ok` until this corrects it."""
+        action = next(reversed(self.begun), RESTORE)
+        done = {RESTORE, *(each.id for each in self.actions)}
+        if action in done or not self.begun[action]:
+            return
+        end = {"outcome": "error", "kind": error.code, "message": self.session.secrets.clean(error.message)}
+        entry = {**self.journal(action, ""), "phase": "end", "corrects": True, **end}
+        with suppress(NodeError):
+            self.session.submit("journal_append", {"entries": [entry]})
+
     def _append(self, *entries: dict[str, Any]) -> None:
         """Into the journal of what was changed, without waiting."""
         if self.changed:
@@ -232,6 +246,7 @@ def locked(
             _refuse_other_processes(session, seen, ends)
         yield work
     except FixopsError as error:
+        work.failed(error)
         error.data = {**work.told(), **error.data}
         raise
     except KeyboardInterrupt:

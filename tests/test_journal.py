@@ -86,3 +86,14 @@ def test_a_damaged_line_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_time_that_no_calendar_has_is_told_as_it_is(moment: float) -> None:
     """Of a lock or a journal that was damaged: each command ended with a traceback."""
     assert utc(moment) == str(moment)
+
+
+def test_an_action_that_did_not_come_true_is_not_ok_because_the_node_answered() -> None:
+    """Memory that did not come back: the wait for it ended, and was `ok`."""
+    entries = (
+        entry("begin", "free-gpus", detail="wait"),
+        entry("end", "free-gpus", detail="wait", outcome="ok"),
+        entry("end", "free-gpus", detail="", outcome="error", message="still in use", corrects=True),
+    )
+    (row,) = History("blackwell", entries).actions()
+    assert (row["outcome"], row["error"]) == ("error", "still in use")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remote import steps
-from remote.errors import ExitCode, RefusedError, UsageError
+from remote.errors import ExitCode, RefusedError, UnhealthyError, UsageError
 from remote.picture import Picture
 from remote.redact import KnownSecrets
 from remote.steps import Stepped
@@ -40,6 +40,8 @@ class Scripted:
     who: str = "tester@here"
     alive: bool = True
     hello: dict[str, Any] = field(default_factory=lambda: {"uid": pictures.UID})
+    freed: bool = True
+    journal: list[dict[str, Any]] = field(default_factory=list)
     secrets: KnownSecrets = field(default_factory=KnownSecrets)
 
     @property
@@ -57,10 +59,14 @@ class Scripted:
             "lock": {"took_over": None, "waited_for": None, "journal_tail": []},
             "observe": {"procs": self.picture.facts["procs"]},
             "terminate": {"processes": ended},
-            "gpu_wait": {"freed": True, "waited_s": 0.1, "gpus": []},
+            "gpu_wait": {"freed": self.freed, "waited_s": 0.1, "gpus": [], **NOBODY_HOLDS_IT},
             "unlock": {},
         }
         return replies[op]
+
+    def submit(self, op: str, params: dict[str, Any]) -> None:
+        assert op == "journal_append"
+        self.journal += params["entries"]
 
     def begin(self, *_: str) -> None: ...
     def progress(self, _: str) -> None: ...
@@ -69,6 +75,7 @@ class Scripted:
     def note(self, _: str) -> None: ...
 
 
+NOBODY_HOLDS_IT: dict[str, Any] = {"holders": [], "device_file_holders": []}
 VERBS = {
     "stop": steps.stop,
     "start": steps.start_only,
@@ -168,6 +175,21 @@ def test_memory_that_somebody_else_holds_is_not_waited_for(step: Any) -> None:
 def test_memory_that_nobody_else_is_seen_to_hold_is_waited_for(step: Any, others: list[Any]) -> None:
     session = Scripted(node(no_server, memory_in_use, *others))
     assert actions(step("free-gpus", session))["free-gpus"]["changed"]
+
+
+@pytest.mark.parametrize("freed", [True, False])
+def test_the_journal_does_not_say_ok_of_memory_that_did_not_come_back(step: Any, freed: bool) -> None:
+    """The node answered, and that was `ok`."""
+    session = Scripted(node(no_server, memory_in_use), freed=freed)
+    if freed:
+        step("free-gpus", session)
+        assert session.journal == []
+        return
+    with pytest.raises(UnhealthyError, match="still in use"):
+        step("free-gpus", session)
+    (entry,) = session.journal
+    assert (entry["action"], entry["outcome"], entry["corrects"]) == ("free-gpus", "error", True)
+    assert "still in use" in entry["message"]
 
 
 @pytest.mark.parametrize("name", ["free-gpus", "start"])
