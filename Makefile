@@ -11,7 +11,7 @@ demo: .venv/ready
 test: .venv/ready
 	.venv/bin/python -m pytest -n 2 --dist loadfile
 
-# The commands against SGLang itself on the CPU: installs it once (2.3 GB), then takes some ten minutes.
+# The commands against SGLang itself on the CPU: installs it once (2.3 GB); takes six to eight minutes in all.
 test-real: .venv/ready
 	.venv/bin/python -m pytest tests/real
 
